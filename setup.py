@@ -5,33 +5,60 @@
 """
 
 import importlib.util
+import shutil
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).resolve().parent
 SUBPACKAGES = ("allocator", "device", "delegates")
-CXX_FLAGS = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wundef", "-fvisibility=hidden"]
-C_FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra"]
+EXECUTORCH = "executorch==1.5.1"
+LINKED = "_runtime"  # the only module that links against libexecutorch.so: its registries must have one owner
+WARNINGS = ["-Wall", "-Wextra", "-Wundef"]
+C_FLAGS = ["-std=c11", "-O2", *WARNINGS]
+CXX_FLAGS = ["-std=c++17", "-O2", *WARNINGS, "-fvisibility=hidden"]
 
 
 def stage_cimport_tree() -> None:
     """Show Cython the sources under their installed names, because it finds .pxd files by package path."""
     staged = ROOT / "build" / "cimport" / "etarena"
-    staged.mkdir(parents=True, exist_ok=True)
-    for source in (*SUBPACKAGES, *(path.name for path in sorted((ROOT / "etarena").iterdir()))):
-        link = staged / source
-        if not link.is_symlink():
-            link.symlink_to(ROOT / source if source in SUBPACKAGES else ROOT / "etarena" / source)
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir(parents=True)
+    for name in SUBPACKAGES:
+        (staged / name).symlink_to(ROOT / name)
+    for path in sorted((ROOT / "etarena").iterdir()):
+        (staged / path.name).symlink_to(path)
+
+
+def package_folders() -> dict[str, str]:
+    """Every package of the wheel with the folder that holds it."""
+    folders = {"etarena": "etarena"} | {f"etarena.{name}": name for name in SUBPACKAGES}
+    nested = {
+        f"{package}.{child}": f"{folder}/{child.replace('.', '/')}"
+        for package, folder in folders.items()
+        for child in find_packages(str(ROOT / folder))
+    }
+    return folders | nested
 
 
 def executorch_root() -> Path:
     """Folder of the installed executorch wheel, whose headers the runtime module includes."""
     spec = importlib.util.find_spec("executorch")
     if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("etarena is compiled against executorch: run 'pip install executorch==1.5.1' first")
-    return Path(next(iter(spec.submodule_search_locations)))
+        raise SystemExit(
+            f"etarena is compiled against executorch, which {sys.executable} does not see.\n"
+            f"Run 'pip install {EXECUTORCH}' in that environment, or build without --no-build-isolation."
+        )
+    root = Path(next(iter(spec.submodule_search_locations)))
+    for needed in ("include/executorch/runtime/executor/method.h", "lib/libexecutorch.so"):
+        if not (root / needed).exists():
+            raise SystemExit(
+                f"the executorch package in {root} has no {needed}: it is not the wheel of release 1.5.1.\n"
+                f"Run 'pip install --force-reinstall --no-deps {EXECUTORCH}'."
+            )
+    return root
 
 
 def allocator_extensions() -> list[Extension]:
@@ -43,36 +70,43 @@ def allocator_extensions() -> list[Extension]:
 
 
 def runtime_extensions() -> list[Extension]:
-    """The modules that touch libexecutorch.so. They find it at run time: etarena preloads the wheel's libraries."""
-    include = executorch_root() / "include"
+    """The top floor. Its libexecutorch.so is found at run time: etarena preloads the wheel's libraries."""
+    sources = sorted((ROOT / "etarena").glob("*.pyx"))
+    if not sources:
+        return []
+    root = executorch_root()
+    include = root / "include"
     return [
         Extension(
             f"etarena.{source.stem}",
             [f"etarena/{source.name}"],
             language="c++",
-            include_dirs=[
-                "etarena/native",
-                str(include),
-                str(include / "executorch" / "runtime" / "core" / "portable_type" / "c10"),
-            ],
+            include_dirs=["etarena/native"],
             define_macros=[("C10_USING_CUSTOM_GENERATED_MACROS", None)],
-            library_dirs=[str(executorch_root() / "lib")],
-            libraries=["executorch"],
+            library_dirs=[str(root / "lib")],
+            libraries=["executorch"] if source.stem == LINKED else [],
             depends=[str(header.relative_to(ROOT)) for header in (ROOT / "etarena" / "native").glob("*.h")],
-            extra_compile_args=CXX_FLAGS,
+            # Not ours to keep free of warnings: system headers.
+            extra_compile_args=[
+                *CXX_FLAGS,
+                f"-isystem{include}",
+                f"-isystem{include / 'executorch' / 'runtime' / 'core' / 'portable_type' / 'c10'}",
+            ],
         )
-        for source in sorted((ROOT / "etarena").glob("*.pyx"))
+        for source in sources
     ]
 
 
 stage_cimport_tree()
+PACKAGES = package_folders()
 setup(
-    packages=["etarena", *(f"etarena.{name}" for name in SUBPACKAGES)],
-    package_dir={"etarena": "etarena", **{f"etarena.{name}": name for name in SUBPACKAGES}},
+    packages=sorted(PACKAGES),
+    package_dir=PACKAGES,
     ext_modules=cythonize(
         [*allocator_extensions(), *runtime_extensions()],
         include_path=["build/cimport"],
         build_dir="build/cython",
         compiler_directives={"language_level": 3, "embedsignature": True},
     ),
+    options={"build_ext": {"parallel": True}},
 )

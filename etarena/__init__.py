@@ -1,0 +1,87 @@
+"""Run-time memory planning for PyTorch models on the stock ExecuTorch runtime.
+
+Importing this package only defines names: torch and the ExecuTorch libraries are loaded when a name that needs them is
+first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from . import allocator
+    from .allocator.arena import Arena
+    from .allocator.errors import (
+        ArenaFullError,
+        Error,
+        ExportError,
+        InputError,
+        InputTypeError,
+        PlanError,
+        RuntimeFailure,
+        ShapeError,
+        SizeOverflowError,
+    )
+    from .copies import CopyRefusedError, zero_copy
+    from .export import export
+    from .memory_plan import MemoryPlan, RunStats
+    from .program import Method, Program, load
+
+__all__ = [
+    "Arena",
+    "ArenaFullError",
+    "CopyRefusedError",
+    "Error",
+    "ExportError",
+    "InputError",
+    "InputTypeError",
+    "MemoryPlan",
+    "Method",
+    "PlanError",
+    "Program",
+    "RunStats",
+    "RuntimeFailure",
+    "ShapeError",
+    "SizeOverflowError",
+    "__version__",
+    "allocator",
+    "export",
+    "load",
+    "zero_copy",
+]
+
+_MODULES = {
+    ".allocator.arena": ["Arena"],
+    ".allocator.errors": [
+        "ArenaFullError",
+        "Error",
+        "ExportError",
+        "InputError",
+        "InputTypeError",
+        "PlanError",
+        "RuntimeFailure",
+        "ShapeError",
+        "SizeOverflowError",
+    ],
+    ".copies": ["CopyRefusedError", "zero_copy"],
+    ".export": ["export"],
+    ".memory_plan": ["MemoryPlan", "RunStats"],
+    ".program": ["Method", "Program", "load"],
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Import the module that defines a public name when the name is first used (PEP 562)."""
+    if name == "allocator":
+        return importlib.import_module(".allocator", __name__)
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

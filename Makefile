@@ -1,0 +1,41 @@
+# Every target prepares what it needs on a bare Debian or Ubuntu machine; stamps make a second run cheap.
+SHELL := bash
+PYTHON ?= python3
+VENV := .venv/bin
+PACKAGES := .venv/.packages
+BUILD := .venv/.build
+SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+PYTEST := $(VENV)/python -m pytest
+
+.PHONY: all build test lint fuzz bench demo clean
+all: build
+
+build: $(BUILD)
+
+$(PACKAGES): pyproject.toml scripts/setup.sh
+	PYTHON=$(PYTHON) scripts/setup.sh
+	@touch $@
+
+$(BUILD): $(PACKAGES) setup.py $(SOURCES)
+	$(VENV)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+test: build
+	$(PYTEST) -q $(ARGS)
+
+lint: build
+	PATH="$(CURDIR)/$(VENV):$$PATH" scripts/lint.sh
+
+# Property tests only, with many more examples than a test run takes.
+fuzz: build
+	$(PYTEST) -q -m hypothesis --hypothesis-profile=fuzz --timeout=0 $(ARGS)
+
+bench: build
+	$(PYTEST) -q bench --benchmark-only --benchmark-json=out/bench.json $(ARGS)
+
+demo: build
+	$(VENV)/etarena demo --out out/demo $(ARGS)
+
+clean:
+	rm -rf build dist out .venv *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .benchmarks
+	find allocator device delegates etarena -name '*.so' -delete

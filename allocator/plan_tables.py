@@ -1,0 +1,167 @@
+"""The tables of a plan section as dataclasses, field by field those of ``plan.fbs``.
+
+"Position" is an index into one of this section's own lists; fields called ``index`` are indices of the program: of an
+EValue, or of a delegate. A register is a result of the size program: register ``i < len(symbols)`` holds symbol ``i``.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+__all__ = [
+    "VERSION",
+    "Binding",
+    "Delegate",
+    "Guard",
+    "Input",
+    "Kind",
+    "Method",
+    "Output",
+    "Scalar",
+    "SizeInstruction",
+    "State",
+    "Symbol",
+    "Value",
+]
+
+VERSION = 1
+INT64_MAX = 2**63 - 1
+
+
+class Kind(IntEnum):
+    """Who owns the memory of a value."""
+
+    ACTIVATION = 0
+    INPUT = 1
+    OUTPUT = 2
+    CONSTANT = 3
+    STATE = 4
+
+
+class Scalar(IntEnum):
+    """What an input or output of the method is."""
+
+    TENSOR = 0
+    INT = 1
+    FLOAT = 2
+    BOOL = 3
+    STRING = 4
+    NONE = 5
+
+
+@dataclass(slots=True)
+class Symbol:
+    """A size known only at run time, with its legal range, both ends inclusive."""
+
+    name: str
+    min: int = 0
+    max: int = INT64_MAX
+
+
+@dataclass(slots=True)
+class Binding:
+    """``size == scale * symbol + offset``; size is dimension `dim` of an input, or an int input itself (``dim=-1``)."""
+
+    symbol: int
+    input: int
+    dim: int
+    scale: int = 1
+    offset: int = 0
+
+
+class SizeInstruction(NamedTuple):
+    """One instruction of the size program, in the order that `SizeProgram` takes."""
+
+    opcode: int
+    a: int = 0
+    b: int = 0
+    c: int = 0
+
+
+@dataclass(slots=True)
+class Guard:
+    """One of the model's own conditions: `register` must be non-zero; `text` says it in the model's words."""
+
+    register: int
+    text: str
+
+
+@dataclass(slots=True)
+class Value:
+    """A tensor of the program; `first` and `last` (half-open instructions) count on the owner of the storage only."""
+
+    index: int
+    name: str
+    dtype: int
+    sizes: list[int]
+    dim_order: list[int]
+    storage: int
+    kind: Kind
+    first: int = 0
+    last: int = 0
+    definition: str = ""
+
+
+@dataclass(slots=True)
+class Input:
+    """An input of the method: a tensor (`value`), an int that is a symbol (`symbol`), or a constant with its value."""
+
+    index: int
+    name: str
+    scalar: Scalar = Scalar.TENSOR
+    value: int = -1
+    symbol: int = -1
+    int_value: int = 0
+    float_value: float = 0.0
+    string_value: str = ""
+    mutated: bool = False
+
+
+@dataclass(slots=True)
+class Output:
+    """An output slot of the method: a tensor (`value`), or an int that is a size expression (`register`)."""
+
+    index: int
+    scalar: Scalar = Scalar.TENSOR
+    value: int = -1
+    hidden: bool = False
+    register: int = -1
+
+
+@dataclass(slots=True)
+class State:
+    """A mutable buffer of the model and its start value; empty `initial` means all zero bytes."""
+
+    name: str
+    value: int
+    initial: bytes = b""
+
+
+@dataclass(slots=True)
+class Delegate:
+    """A call of a delegate: its index, backend id, instruction and the EValue indices it is given."""
+
+    index: int
+    id: str
+    instruction: int
+    arguments: list[int]
+
+
+@dataclass(slots=True)
+class Method:
+    """Everything the run-time planner needs to know about one method."""
+
+    name: str
+    instructions: int = 0
+    labels: list[str] = field(default_factory=list)
+    symbols: list[Symbol] = field(default_factory=list)
+    bindings: list[Binding] = field(default_factory=list)
+    size_code: list[SizeInstruction] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    delegates: list[Delegate] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    version: int = VERSION

@@ -1,0 +1,189 @@
+"""Consistency of a decoded plan section: every index, range, enumeration and register, so that readers need no checks."""
+
+from .errors import PlanError
+from .plan_tables import VERSION, Input, Kind, Method, Output, Scalar, State, Value
+from .sizes import Opcode, SizeProgram
+
+__all__ = ["MAX_RANK", "itemsize", "validate"]
+
+MAX_RANK = 16  # ExecuTorch's kTensorDimensionLimit
+INT32_MAX = 2**31 - 1
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+# Bytes of one element, by ExecuTorch ScalarType code; the codes missing here are types without a fixed element.
+ITEMSIZES = {
+    **{0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 8: 4, 9: 8, 10: 16, 11: 1},  # uint8 .. complex128, bool
+    **{12: 1, 13: 1, 14: 4, 15: 2, 16: 1, 17: 1},  # qint8, quint8, qint32, bfloat16, quint4x2, quint2x4
+    **{18: 1, 19: 1, 20: 1, 21: 1, 22: 2},  # bits1x8, bits2x4, bits4x2, bits8, bits16
+    **{23: 1, 24: 1, 25: 1, 26: 1, 27: 2, 28: 4, 29: 8},  # the float8 types, uint16, uint32, uint64
+}
+
+
+def itemsize(dtype: int) -> int:
+    """Bytes of one element of an ExecuTorch ScalarType code; PlanError for a code without a fixed element size."""
+    try:
+        return ITEMSIZES[dtype]
+    except KeyError:
+        raise PlanError(f"{dtype} is no ScalarType code with a fixed element size") from None
+
+
+def validate(method: Method) -> None:
+    """Raise PlanError naming the first inconsistent field of `method`, if there is one."""
+    if method.version != VERSION:
+        raise PlanError(f"version: {method.version} is not {VERSION}")
+    _text(method.name, "name")
+    _within(method.instructions, 0, INT32_MAX, "instructions")
+    if len(method.labels) != method.instructions:
+        raise PlanError(f"labels: {len(method.labels)} labels for {method.instructions} instructions")
+    for i, label in enumerate(method.labels):
+        _text(label, f"labels[{i}]")
+    program = SizeProgram(len(method.symbols), method.size_code)
+    registers = program.n_registers
+    for i, value in enumerate(method.values):
+        _check_value(method, value, registers, f"values[{i}]", i)
+    for i, guard in enumerate(method.guards):
+        _within(guard.register, 0, registers - 1, f"guards[{i}].register")
+        _text(guard.text, f"guards[{i}].text")
+    for i, item in enumerate(method.inputs):
+        _check_input(method, item, f"inputs[{i}]")
+    for i, output in enumerate(method.outputs):
+        _check_output(method, output, registers, f"outputs[{i}]")
+    _check_symbols(method)
+    constants = _constants(method)
+    for i, state in enumerate(method.states):
+        _check_state(method, state, constants, f"states[{i}]")
+    _check_delegates(method)
+    _check_order(method)
+
+
+def _within(number: int, low: int, high: int, name: str) -> None:
+    if not isinstance(number, int):
+        raise PlanError(f"{name}: {number!r} is no integer")
+    if not low <= number <= high:
+        expected = f"{low} to {high}" if low <= high else "none, because there is nothing to point at"
+        raise PlanError(f"{name}: {number} is out of range (expected {expected})")
+
+
+def _text(text: str, name: str) -> None:
+    if not isinstance(text, str):
+        raise PlanError(f"{name}: {text!r} is no text")
+
+
+
+def _check_symbols(method: Method) -> None:
+    for i, symbol in enumerate(method.symbols):
+        _text(symbol.name, f"symbols[{i}].name")
+        _within(symbol.min, INT64_MIN, INT64_MAX, f"symbols[{i}].min")
+        _within(symbol.max, symbol.min, INT64_MAX, f"symbols[{i}].max")
+    bound = set()
+    for i, binding in enumerate(method.bindings):
+        name = f"bindings[{i}]"
+        _within(binding.symbol, 0, len(method.symbols) - 1, f"{name}.symbol")
+        _within(binding.input, 0, len(method.inputs) - 1, f"{name}.input")
+        source = method.inputs[binding.input]
+        if source.scalar is Scalar.TENSOR:
+            _within(binding.dim, 0, len(method.values[source.value].sizes) - 1, f"{name}.dim")
+        elif source.scalar is Scalar.INT:
+            _within(binding.dim, -1, -1, f"{name}.dim")
+        else:
+            raise PlanError(f"{name}.input: input {source.name!r} is a {source.scalar.name}, which has no size")
+        _within(binding.scale, 1, INT64_MAX, f"{name}.scale")
+        _within(binding.offset, INT64_MIN, INT64_MAX, f"{name}.offset")
+        bound.add(binding.symbol)
+    for i, symbol in enumerate(method.symbols):
+        if i not in bound:
+            raise PlanError(f"symbols[{i}]: no binding says how the inputs define {symbol.name!r}")
+
+
+def _check_value(method: Method, value: Value, registers: int, name: str, position: int) -> None:
+    _within(value.index, 0, INT32_MAX, f"{name}.index")
+    if position and value.index <= method.values[position - 1].index:
+        raise PlanError(f"{name}.index: {value.index} does not come after {method.values[position - 1].index}")
+    _text(value.name, f"{name}.name")
+    _text(value.definition, f"{name}.definition")
+    if value.dtype not in ITEMSIZES:
+        raise PlanError(f"{name}.dtype: {value.dtype} is no ScalarType code with a fixed element size")
+    rank = len(value.sizes)
+    _within(rank, 0, MAX_RANK, f"{name}.sizes: rank")
+    for dim, register in enumerate(value.sizes):
+        _within(register, 0, registers - 1, f"{name}.sizes[{dim}]")
+    if sorted(value.dim_order) != list(range(rank)):
+        raise PlanError(f"{name}.dim_order: {value.dim_order} is no permutation of {rank} dimensions")
+    if not isinstance(value.kind, Kind):
+        raise PlanError(f"{name}.kind: {value.kind!r} is no Kind")
+    _within(value.storage, 0, len(method.values) - 1, f"{name}.storage")
+    owner = method.values[value.storage]
+    if owner.storage != value.storage:
+        raise PlanError(f"{name}.storage: values[{value.storage}] does not own its memory")
+    if owner.kind != value.kind:
+        raise PlanError(f"{name}.kind: {value.kind.name} differs from its storage's {owner.kind.name}")
+    lowest = value.first + 1 if owner is value and value.kind is Kind.ACTIVATION else value.first
+    _within(value.first, 0, method.instructions, f"{name}.first")
+    _within(value.last, lowest, method.instructions, f"{name}.last")
+
+
+def _check_input(method: Method, item: Input, name: str) -> None:
+    _within(item.index, 0, INT32_MAX, f"{name}.index")
+    _text(item.name, f"{name}.name")
+    _text(item.string_value, f"{name}.string_value")
+    _check_scalar(method, item, name)
+    is_int = item.scalar is Scalar.INT
+    _within(item.symbol, -1, len(method.symbols) - 1 if is_int else -1, f"{name}.symbol")
+    _within(item.int_value, INT64_MIN, INT64_MAX, f"{name}.int_value")
+
+
+def _check_output(method: Method, output: Output, registers: int, name: str) -> None:
+    _within(output.index, 0, INT32_MAX, f"{name}.index")
+    _check_scalar(method, output, name)
+    _within(output.register, -1, registers - 1 if output.scalar is Scalar.INT else -1, f"{name}.register")
+
+
+def _check_scalar(method: Method, item: Input | Output, name: str) -> None:
+    if not isinstance(item.scalar, Scalar):
+        raise PlanError(f"{name}.scalar: {item.scalar!r} is no Scalar")
+    if item.scalar is Scalar.TENSOR:
+        _within(item.value, 0, len(method.values) - 1, f"{name}.value")
+    else:
+        _within(item.value, -1, -1, f"{name}.value")
+
+
+def _constants(method: Method) -> dict[int, int]:
+    """Registers whose content does not depend on the inputs, as far as the code says so outright."""
+    first = len(method.symbols)
+    return {first + i: step.a for i, step in enumerate(method.size_code) if step.opcode == Opcode.CONST}
+
+
+def _check_state(method: Method, state: State, constants: dict[int, int], name: str) -> None:
+    _text(state.name, f"{name}.name")
+    _within(state.value, 0, len(method.values) - 1, f"{name}.value")
+    value = method.values[state.value]
+    if value.kind is not Kind.STATE:
+        raise PlanError(f"{name}.value: values[{state.value}] is of kind {value.kind.name}")
+    if state.initial and all(register in constants for register in value.sizes):
+        nbytes = ITEMSIZES[value.dtype]
+        for register in value.sizes:
+            nbytes *= constants[register]
+        if nbytes != len(state.initial):
+            raise PlanError(f"{name}.initial: {len(state.initial)} bytes for a state of {nbytes} bytes")
+
+
+def _check_delegates(method: Method) -> None:
+    for i, delegate in enumerate(method.delegates):
+        name = f"delegates[{i}]"
+        _within(delegate.index, 0, INT32_MAX, f"{name}.index")
+        _text(delegate.id, f"{name}.id")
+        _within(delegate.instruction, 0, method.instructions - 1, f"{name}.instruction")
+        for j, argument in enumerate(delegate.arguments):
+            _within(argument, 0, INT32_MAX, f"{name}.arguments[{j}]")
+
+
+def _check_order(method: Method) -> None:
+    seen: set[int] = set()
+    for i, position in enumerate(method.order):
+        _within(position, 0, len(method.values) - 1, f"order[{i}]")
+        value = method.values[position]
+        if value.kind is not Kind.ACTIVATION or value.storage != position:
+            raise PlanError(f"order[{i}]: values[{position}] is no planned buffer")
+        if position in seen:
+            raise PlanError(f"order[{i}]: values[{position}] comes twice")
+        seen.add(position)

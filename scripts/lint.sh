@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Every check that needs no test run. Tools come from the extra "lint"; native modules must be built (make lint does both).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PATH="$PWD/.venv/bin:$PATH"
+
+failed=()
+check() {
+    local name=$1
+    shift
+    if "$@"; then printf 'ok      %s\n' "$name"; else printf 'FAILED  %s\n' "$name"; failed+=("$name"); fi
+}
+tracked() { git ls-files --cached --others --exclude-standard -- "$@" | while read -r path; do [ ! -f "$path" ] || printf '%s\n' "$path"; done; }
+
+mapfile -t cython < <(tracked '*.pyx' '*.pxd')
+mapfile -t native < <(tracked '*.h')
+mapfile -t shell < <(tracked '*.sh' '.ci/run')
+mapfile -t stubs < <(tracked 'allocator/*.pyi' 'etarena/*.pyi')
+
+# Modules whose hand-written stub is compared with what the compiler made.
+compiled=()
+for stub in "${stubs[@]}"; do
+    [ -f "${stub%.pyi}.pyx" ] || continue
+    module=${stub%.pyi}
+    module=${module#etarena/}
+    compiled+=("etarena.${module//\//.}")
+done
+
+check "ruff check" ruff check --quiet .
+check "ruff format" ruff format --quiet --check .
+[ ${#cython[@]} -eq 0 ] || check "cython-lint" cython-lint "${cython[@]}"
+[ ${#native[@]} -eq 0 ] || check "clang-format" clang-format --dry-run -Werror "${native[@]}"
+check "mypy" mypy --no-error-summary
+[ ${#compiled[@]} -eq 0 ] || check "stubtest" env MYPYPATH=build/cimport stubtest --concise --ignore-missing-stub "${compiled[@]}"
+check "codespell" codespell
+check "shellcheck" shellcheck "${shell[@]}"
+
+[ ${#failed[@]} -eq 0 ] || { printf 'lint failed: %s\n' "${failed[*]}" >&2; exit 1; }
