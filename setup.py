@@ -15,9 +15,10 @@ from setuptools import Extension, find_packages, setup
 ROOT = Path(__file__).resolve().parent
 SUBPACKAGES = ("allocator", "device", "delegates")
 EXECUTORCH = "executorch==1.5.1"
-WARNINGS = ["-Wall", "-Wextra", "-Wundef"]
-C_FLAGS = ["-std=c11", "-O2", *WARNINGS]
-CXX_FLAGS = ["-std=c++17", "-O2", *WARNINGS, "-fvisibility=hidden"]
+# No debug information: it is most of a module's size and holds the path of the build folder.
+COMMON_FLAGS = ["-O2", "-g0", "-Wall", "-Wextra", "-Wundef"]
+C_FLAGS = ["-std=c11", *COMMON_FLAGS]
+CXX_FLAGS = ["-std=c++17", "-fvisibility=hidden", *COMMON_FLAGS]
 
 
 def stage_cimport_tree() -> None:
@@ -88,6 +89,7 @@ def runtime_extensions() -> list[Extension]:
             define_macros=[("C10_USING_CUSTOM_GENERATED_MACROS", None)],
             library_dirs=[str(root / "lib")],
             libraries=["executorch"],
+            extra_link_args=["-Wl,--as-needed"],  # only the module that calls the runtime gets to depend on it
             depends=[str(header.relative_to(ROOT)) for header in (ROOT / "etarena" / "native").glob("*.h")],
             extra_compile_args=CXX_FLAGS,
         )
