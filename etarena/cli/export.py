@@ -67,7 +67,7 @@ def _export(source: Source, shapes: Any, backend: str) -> Any:
 
         partitioners = [XnnpackPartitioner()]
     if source.exported:
-        return etarena.export(source.model, (), partitioners=partitioners)
+        return etarena.export(source.model, partitioners=partitioners)
     return etarena.export(source.model, source.args, source.kwargs or None, shapes, partitioners=partitioners)
 
 
