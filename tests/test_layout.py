@@ -173,8 +173,8 @@ def test_every_public_name_resolves(name: str) -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'exprot'"):
-        _ = etarena.exprot
+    with pytest.raises(AttributeError, match="has no attribute 'compile'"):
+        _ = etarena.compile
 
 
 def test_export_stays_a_function_whatever_is_imported() -> None:

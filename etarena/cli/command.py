@@ -27,9 +27,7 @@ class Command(click.Command):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += [
-            click.Option(
-                ["--json", "as_json"], is_flag=True, help="Print one JSON document on stdout, nothing else."
-            ),
+            click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document on stdout, nothing else."),
             click.Option(["--debug"], is_flag=True, help="Show the traceback of an error."),
         ]
 
