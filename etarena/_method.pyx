@@ -13,8 +13,7 @@ from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._inputs cimport InputReader
-from etarena._native cimport TensorView
-from etarena._runtime cimport NativeMethod
+from etarena._runtime cimport NativeMethod, TensorView
 from etarena._tensors cimport HeapShare, drop_share, new_share, share_tensor
 from etarena.allocator.arena cimport Arena
 
@@ -97,8 +96,7 @@ cdef class PlannedMethod:
             block = self.program.state_block(section, state)
             self.fixed[state.value] = <char*> <size_t> block.address
             self.state_bytes += block.nbytes
-        for position in range(len(section.inputs)):
-            self.native.c_obj.mark_input_set(position)
+        self.native.mark_inputs_set()
         self.current = None
         return 0
 
@@ -234,7 +232,7 @@ cdef class PlannedMethod:
             self.addresses[self.binder.planned[i]] = base + bound.offsets[i]
         for position in range(<int> self.addresses.size()):
             self.addresses[position] = self.addresses[self.binder.storage[position]]
-        self.native.c_obj.rebind(bound.sizes.data(), self.addresses.data())
+        self.native.rebind(bound.sizes.data(), self.addresses.data())
         self.current = bound
         self.current_key = self.reader.key
         return 0
@@ -248,9 +246,9 @@ cdef class PlannedMethod:
             if slot >= 0:
                 address = self.reader.address(position)
                 # An empty tensor may have no memory at all, but kernels expect an address.
-                self.native.c_obj.set_address(slot, self.arena.base_address if address == NULL else address)
+                self.native.set_address(slot, self.arena.base_address if address == NULL else address)
             elif self.binder.key_start[position] >= 0:
-                self.native.c_obj.set_int(
+                self.native.set_int(
                     self.section.inputs[position].index, self.reader.key[self.binder.key_start[position]]
                 )
         return 0
@@ -273,7 +271,7 @@ cdef class PlannedMethod:
             else:
                 self.shares[i] = new_share(self.arena, <size_t> self.current.nbytes[owner])
                 address = self.shares[i].address
-            self.native.c_obj.set_address(owner, self.arena.base_address if address == NULL else address)
+            self.native.set_address(owner, self.arena.base_address if address == NULL else address)
         return 0
 
     def check_given_shape(self, int position, tensor):
@@ -315,8 +313,7 @@ cdef class PlannedMethod:
         cdef TensorView view
         cdef HeapShare* share
         cdef int i
-        if not self.native.c_obj.view(entry.index, &view):
-            raise PlanError(f"outputs[{position}]: value {entry.index} of the program is not a tensor")
+        self.native.view(entry.index, &view)
         if given is not None:
             return self.fill_given(position, given, <size_t> view.data, view.nbytes)
         for i in range(<int> self.shares.size()):
