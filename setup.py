@@ -98,13 +98,14 @@ def runtime_extensions() -> list[Extension]:
     ]
 
 
-stage_cimport_tree()
 PACKAGES = package_folders()
+EXTENSIONS = [*allocator_extensions(), *runtime_extensions()]
+stage_cimport_tree()
 setup(
     packages=sorted(PACKAGES),
     package_dir=PACKAGES,
     ext_modules=cythonize(
-        [*allocator_extensions(), *runtime_extensions()],
+        EXTENSIONS,
         include_path=["build/cimport"],
         build_dir="build/cython",
         compiler_directives={"language_level": 3, "embedsignature": True},
