@@ -36,6 +36,8 @@ def test_times(nanoseconds: float, text: str) -> None:
 
 def test_shapes() -> None:
     assert shape_text((1, 3, 224)) == "1x3x224"
+    assert shape_text(["1", "3"]) == "1x3"
+    assert shape_text(["1", "h", "w//2 + 1"]) == "[1, h, w//2 + 1]"
     assert shape_text(()) == "scalar"
 
 
