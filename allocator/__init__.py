@@ -1,7 +1,7 @@
-"""The ground floor of etarena: an arena, offsets inside it, sizes from symbols, and the section that describes a method.
+"""The ground floor: an arena, offsets inside it, sizes from symbols, and the section that describes a method.
 
-Imports neither torch nor ExecuTorch. ``plan`` (the section of a program file) and ``size_compiler`` are modules of their
-own.
+Imports neither torch nor ExecuTorch. ``plan`` (the section of a program file) and ``size_compiler`` are modules of
+their own.
 """
 
 from . import errors

@@ -8,7 +8,7 @@ cdef class Arena:
     cdef readonly str name
     cdef char* base_address                 # never moves; NULL once closed
     cdef readonly size_t reserve            # bytes of address space from base_address
-    cdef readonly size_t activation_reserve # bytes of it that form the activation region; the heap lies above
+    cdef readonly size_t activation_reserve  # bytes of it that form the activation region; the heap lies above
     cdef size_t activation_committed        # readable and writable bytes from base_address, slack included
     cdef size_t heap_committed              # the same from base_address + activation_reserve
     cdef bint closed

@@ -2,7 +2,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, final
 
-
+from typing_extensions import Buffer, disjoint_base
 
 __all__ = ["Arena", "ArenaStats", "Block"]
 

@@ -2,18 +2,18 @@
 
 Address space is reserved once, without memory behind it; pages become usable as the two regions grow and go back to the
 system on `Arena.trim`. The base therefore never moves, and growth copies nothing. The activation region at the bottom
-belongs to one running method at a time, so it costs the largest plan and not the sum of all; the heap above it holds what
-outlives a run.
+belongs to one running method at a time, so it costs the largest plan and not the sum of all; the heap above it holds
+what outlives a run.
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
+from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport EBUSY, errno
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.string cimport memset
 from posix.mman cimport (
-    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE, madvise, mmap,
-    mprotect, munmap,
+    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE, madvise,
+    mmap, mprotect, munmap,
 )
 from posix.unistd cimport _SC_PAGESIZE, sysconf
 
@@ -102,8 +102,8 @@ cdef class Arena:
 
     Notes
     -----
-    Thread-safe. Behind the last usable byte of the activation region and of every heap block at least 64 more bytes can be
-    read, because vectorised kernels read past the end of a tensor.
+    Thread-safe. Behind the last usable byte of the activation region and of every heap block at least 64 more bytes
+    can be read, because vectorised kernels read past the end of a tensor.
     """
 
     def __cinit__(self, reserve: int = 64 << 30, *, activation_reserve: int | None = None, name: str = "arena"):
@@ -111,8 +111,8 @@ cdef class Arena:
             activation_reserve = reserve // 2
         if not 0 < activation_reserve < reserve <= LARGEST_RESERVE:
             raise ValueError(
-                f"arena {name!r}: reserve={reserve} and activation_reserve={activation_reserve} bytes leave no room for "
-                f"the activation region and the heap (expected 0 < activation_reserve < reserve <= {LARGEST_RESERVE})"
+                f"arena {name!r}: reserve={reserve} and activation_reserve={activation_reserve} bytes leave no room "
+                f"for activations and heap (expected 0 < activation_reserve < reserve <= {LARGEST_RESERVE})"
             )
         self.name = name
         self.activation_reserve = round_up(<size_t>activation_reserve, PAGE) + PAGE
@@ -332,8 +332,8 @@ cdef class Arena:
                 status = mutex_lock(self.turn)
         if status != 0:
             raise Error(
-                f"arena {self.name!r}: this thread is inside a method that uses the activation region; run, trim or close "
-                "after it has returned, or give the inner method an arena of its own"
+                f"arena {self.name!r}: this thread is inside a method that uses the activation region; run, trim or "
+                "close after it has returned, or give the inner method an arena of its own"
             )
         if self.closed:
             mutex_unlock(self.turn)
@@ -496,9 +496,9 @@ cdef int raise_heap_full(Arena arena, size_t nbytes, size_t alignment) except -1
     stats = arena.stats
     room = arena.heap.limit - stats.heap_extent
     raise ArenaFullError(
-        f"arena {arena.name!r}: no room for a heap block of {nbytes} bytes (alignment {alignment}): {room} bytes are free "
-        f"in one piece at the end and {arena.heap.free_bytes} in {stats.heap_free_ranges} pieces, {stats.heap_live} are in "
-        f"use; drop blocks, or create the Arena with a reserve larger than {arena.reserve}"
+        f"arena {arena.name!r}: no room for a heap block of {nbytes} bytes (alignment {alignment}): {room} bytes are "
+        f"free in one piece at the end and {arena.heap.free_bytes} in {stats.heap_free_ranges} pieces, "
+        f"{stats.heap_live} are in use; drop blocks, or create the Arena with a reserve larger than {arena.reserve}"
     )
 
 
@@ -506,13 +506,13 @@ cdef int raise_refused(Arena arena, size_t nbytes) except -1 with gil:
     stats = arena.stats
     raise ArenaFullError(
         f"arena {arena.name!r}: the system does not grant memory for {nbytes} more bytes "
-        f"({stats.activation_committed + stats.heap_committed} are in use); free memory, call trim(), or raise the memory "
-        "limit of the process"
+        f"({stats.activation_committed + stats.heap_committed} are in use); free memory, call trim(), or raise the "
+        "memory limit of the process"
     )
 
 
 cdef int raise_foreign(Arena arena, void* address) except -1 with gil:
     raise Error(
-        f"arena {arena.name!r}: 0x{<uintptr_t>address:x} is not the start of a live block: it was freed before, or it is "
-        "not from this arena"
+        f"arena {arena.name!r}: 0x{<uintptr_t>address:x} is not the start of a live block: it was freed before, or it "
+        "is not from this arena"
     )
