@@ -15,9 +15,11 @@ from setuptools import Extension, find_packages, setup
 ROOT = Path(__file__).resolve().parent
 SUBPACKAGES = ("allocator", "device", "delegates")
 EXECUTORCH = "executorch==1.5.1"
-WARNINGS = ["-Wall", "-Wextra", "-Wundef"]
-C_FLAGS = ["-std=c11", "-O2", *WARNINGS]
-CXX_FLAGS = ["-std=c++17", "-O2", *WARNINGS, "-fvisibility=hidden"]
+LINKED = "_runtime"  # the only module that links against libexecutorch.so: its registries must have one owner
+# No debug information: it is most of a module's size and holds the path of the build folder.
+COMMON_FLAGS = ["-O2", "-g0", "-Wall", "-Wextra", "-Wundef"]
+C_FLAGS = ["-std=c11", *COMMON_FLAGS]
+CXX_FLAGS = ["-std=c++17", "-fvisibility=hidden", *COMMON_FLAGS]
 
 
 def stage_cimport_tree() -> None:
@@ -69,7 +71,7 @@ def allocator_extensions() -> list[Extension]:
 
 
 def runtime_extensions() -> list[Extension]:
-    """The modules that touch libexecutorch.so. They find it at run time: etarena preloads the wheel's libraries."""
+    """The top floor. Its libexecutorch.so is found at run time: etarena preloads the wheel's libraries."""
     sources = sorted((ROOT / "etarena").glob("*.pyx"))
     if not sources:
         return []
@@ -80,28 +82,30 @@ def runtime_extensions() -> list[Extension]:
             f"etarena.{source.stem}",
             [f"etarena/{source.name}"],
             language="c++",
-            include_dirs=[
-                "etarena/native",
-                str(include),
-                str(include / "executorch" / "runtime" / "core" / "portable_type" / "c10"),
-            ],
+            include_dirs=["etarena/native"],
             define_macros=[("C10_USING_CUSTOM_GENERATED_MACROS", None)],
             library_dirs=[str(root / "lib")],
-            libraries=["executorch"],
+            libraries=["executorch"] if source.stem == LINKED else [],
             depends=[str(header.relative_to(ROOT)) for header in (ROOT / "etarena" / "native").glob("*.h")],
-            extra_compile_args=CXX_FLAGS,
+            # Not ours to keep free of warnings: system headers.
+            extra_compile_args=[
+                *CXX_FLAGS,
+                f"-isystem{include}",
+                f"-isystem{include / 'executorch' / 'runtime' / 'core' / 'portable_type' / 'c10'}",
+            ],
         )
         for source in sources
     ]
 
 
-stage_cimport_tree()
 PACKAGES = package_folders()
+EXTENSIONS = [*allocator_extensions(), *runtime_extensions()]
+stage_cimport_tree()
 setup(
     packages=sorted(PACKAGES),
     package_dir=PACKAGES,
     ext_modules=cythonize(
-        [*allocator_extensions(), *runtime_extensions()],
+        EXTENSIONS,
         include_path=["build/cimport"],
         build_dir="build/cython",
         compiler_directives={"language_level": 3, "embedsignature": True},

@@ -23,14 +23,18 @@ if TYPE_CHECKING:
         ShapeError,
         SizeOverflowError,
     )
-    from .export import export
-    from .program import MemoryPlan, Method, Program, RunStats, load, zero_copy
+    from .copies import CopyRefusedError, zero_copy
+    from .exporter import ExportedModel, export
+    from .memory_plan import MemoryPlan, RunStats
+    from .program import Method, Program, load
 
 __all__ = [
     "Arena",
     "ArenaFullError",
+    "CopyRefusedError",
     "Error",
     "ExportError",
+    "ExportedModel",
     "InputError",
     "InputTypeError",
     "MemoryPlan",
@@ -61,8 +65,10 @@ _MODULES = {
         "ShapeError",
         "SizeOverflowError",
     ],
-    ".export": ["export"],
-    ".program": ["MemoryPlan", "Method", "Program", "RunStats", "load", "zero_copy"],
+    ".copies": ["CopyRefusedError", "zero_copy"],
+    ".exporter": ["ExportedModel", "export"],
+    ".memory_plan": ["MemoryPlan", "RunStats"],
+    ".program": ["Method", "Program", "load"],
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -1,0 +1,200 @@
+"""From a model to torch's exported program, and what that program says about its symbolic sizes.
+
+Models are traced with ``backed_size_oblivious``: torch then takes no decision on "is this size 0 or 1?" behind the
+model's back, so the program is right for these sizes too, and what the model itself asks becomes a guard.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+import torch.fx.experimental._config as symbolic_shapes_config
+import torch.utils._pytree as pytree
+from torch.export import ExportedProgram
+from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
+from torch.export.graph_signature import InputKind
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+
+from .allocator.errors import ExportError
+from .unplanned import Size, expression
+
+__all__ = ["Capture", "capture_model", "capture_program", "shape_environment", "symbolic_tracing"]
+
+INT64_MAX = 2**63 - 1
+
+
+@dataclass
+class Capture:
+    """An exported program before lowering.
+
+    Parameters
+    ----------
+    program : ExportedProgram
+        In the ATen dialect.
+    ranges : dict
+        Smallest and largest legal value of each symbol, inclusive.
+    names : dict
+        The user's name for a symbol, where there is one.
+    input_sizes : dict
+        Sizes of each tensor input by placeholder name; of an int input, the one "size".
+    """
+
+    program: ExportedProgram
+    ranges: dict[sympy.Symbol, tuple[int, int]]
+    names: dict[sympy.Symbol, str]
+    input_sizes: dict[str, list[Size]]
+
+
+def symbolic_tracing() -> Any:
+    """Context in which sizes are traced and lowered without assuming that they are neither 0 nor 1."""
+    return symbolic_shapes_config.patch(backed_size_oblivious=True)
+
+
+def capture_model(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None, dynamic_shapes: Any, strict: bool
+) -> Capture:
+    """Trace `model` with example inputs; every size that `dynamic_shapes` names becomes a symbol.
+
+    Raises
+    ------
+    ExportError
+        If torch cannot export the model, or a size depends on data.
+    """
+    args = pytree.tree_map_only(torch.Tensor, dense, args)
+    kwargs = pytree.tree_map_only(torch.Tensor, dense, kwargs or {})
+    try:
+        with symbolic_tracing():
+            program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+    except Exception as error:
+        raise ExportError(f"torch.export failed for {type(model).__name__}: {first_lines(error)}") from error
+    names = _dim_names(model, args, kwargs, dynamic_shapes, program)
+    return _capture(program, names, least=0)
+
+
+def capture_program(program: ExportedProgram) -> Capture:
+    """Take a program that was exported elsewhere.
+
+    There, torch usually assumed sizes of at least 2 and says so in the range. Like torch itself, this does not refuse 0
+    and 1 then: only a minimum above 2 is a limit.
+    """
+    return _capture(program, {}, least=2)
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor` in a layout that a program can declare: contiguous or channels-last."""
+    is_dense = tensor.layout is torch.strided and (
+        tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
+    )
+    return tensor if is_dense else tensor.contiguous()
+
+
+def first_lines(error: Exception, limit: int = 600) -> str:
+    """The part of torch's message that a user can act on: the text before its internals."""
+    text = str(error).strip() or type(error).__name__
+    for internal in ("\nFrom user code", "\nThe error above", "\nFor more information", "\nframework stack", "\nWhile executing"):
+        text = text.split(internal)[0]
+    return text if len(text) <= limit else text[:limit].rstrip() + " ..."
+
+
+def shape_environment(program: ExportedProgram) -> ShapeEnv | None:
+    """The record of torch's symbols and guards; None if no tensor of the program was traced with one."""
+    for node in program.graph.nodes:
+        for value in pytree.tree_flatten(node.meta.get("val"))[0]:
+            if isinstance(value, torch.Tensor) and getattr(value, "fake_mode", None) is not None:
+                return value.fake_mode.shape_env
+    return None
+
+
+def _capture(program: ExportedProgram, names: dict[sympy.Symbol, str], least: int) -> Capture:
+    _refuse_data_dependent_sizes(program)
+    ranges = {}
+    for symbol, span in program.range_constraints.items():
+        if isinstance(symbol, sympy.Symbol):
+            low = _bound(span.lower, 0)
+            ranges[symbol] = (0 if low <= least else low, _bound(span.upper, INT64_MAX))
+    return Capture(program, ranges, names, input_sizes(program))
+
+
+def user_input_names(program: ExportedProgram) -> list[str]:
+    """Placeholder names of the user's inputs, constants among them included."""
+    return [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+
+
+def input_sizes(program: ExportedProgram) -> dict[str, list[Size]]:
+    """Sizes of the user's inputs, by placeholder name."""
+    inputs = set(user_input_names(program))
+    sizes = {}
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.op != "placeholder" or node.name not in inputs:
+            continue
+        if isinstance(value, torch.Tensor):
+            sizes[node.name] = [expression(size) for size in value.shape]
+        elif isinstance(value, torch.SymInt):
+            sizes[node.name] = [expression(value)]
+    return sizes
+
+
+def _bound(limit: sympy.Expr, infinite: int) -> int:
+    number = float(limit) if limit.is_number and limit.is_finite is not False else math.inf
+    return int(limit) if math.isfinite(number) and abs(number) < INT64_MAX else infinite
+
+
+def _refuse_data_dependent_sizes(program: ExportedProgram) -> None:
+    origin: dict[sympy.Symbol, str] = {}
+    for module in program.graph_module.modules():
+        if not isinstance(module, torch.fx.GraphModule):
+            continue
+        for node in module.graph.nodes:
+            for symbol in node.meta.get("unbacked_bindings") or {}:
+                origin.setdefault(symbol, f"{node.target} ({node.name})")
+            for value in pytree.tree_flatten(node.meta.get("val"))[0]:
+                free = free_unbacked_symbols(value) if isinstance(value, torch.Tensor) else set()
+                for symbol in sorted(free, key=str):
+                    source = origin.get(symbol, f"{node.target} ({node.name})")
+                    raise ExportError(
+                        f"the size of {node.name!r} depends on data: {source} introduces {symbol}. Sizes that are known "
+                        "only while the model runs are not supported yet; compute them outside the model and pass them "
+                        "as sizes of inputs"
+                    )
+
+
+def _dim_names(
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    program: ExportedProgram,
+) -> dict[sympy.Symbol, str]:
+    """Symbols that have a ``Dim`` with a name, found at the size that is just that symbol (or a multiple of it)."""
+    if not dynamic_shapes:
+        return {}
+    declared: list[list[tuple[int, str]]] = []
+
+    def collect(_path: Any, value: Any, shape: Any = None) -> None:
+        dims = shape.items() if isinstance(shape, Mapping) else enumerate(shape or ()) if not _is_dim(shape) else [(0, shape)]
+        declared.append([(dim, size) for dim, size in dims if _is_dim(size)])
+
+    combined = _combine_args(model, args, kwargs)
+    if not isinstance(dynamic_shapes, Mapping):
+        dynamic_shapes = dict(zip(combined, dynamic_shapes, strict=False))
+    try:
+        _tree_map_with_path(collect, combined, dict(dynamic_shapes), tree_name="inputs")
+    except Exception:  # forms of dynamic_shapes without Dim objects, such as ShapesCollection, have no names
+        return {}
+    names: dict[sympy.Symbol, str] = {}
+    sizes = input_sizes(program)
+    for placeholder, dims in zip(user_input_names(program), declared, strict=False):
+        for dim, size in dims:
+            expr = sizes.get(placeholder, ())
+            symbols = getattr(expr[dim] if dim < len(expr) else None, "free_symbols", ())
+            if len(symbols) == 1:
+                names.setdefault(next(iter(symbols)), getattr(size, "root", size).__name__)
+    return names
+
+
+def _is_dim(size: Any) -> bool:
+    return isinstance(size, torch.export.Dim) and hasattr(size, "__name__")

@@ -1,0 +1,223 @@
+"""`export`: from a PyTorch model to a program file whose memory is planned at run time."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from executorch.exir.backend.partitioner import Partitioner
+from torch.export import ExportedProgram
+
+from .allocator import plan
+from .allocator.errors import Error, ExportError, InputError, InputTypeError
+from .capture import Capture, capture_model, capture_program, first_lines, symbolic_tracing
+from .lowering import lower
+from .quiet import quiet
+
+__all__ = ["ExportedModel", "export"]
+
+Model = torch.nn.Module | ExportedProgram
+
+
+class ExportedModel:
+    """A finished program file, made by `export`.
+
+    Parameters
+    ----------
+    buffer : bytes
+        The file.
+    methods : mapping of str to allocator.plan.Method
+        The plan section of each method, as the file has it.
+    """
+
+    def __init__(self, buffer: bytes, methods: Mapping[str, plan.Method]) -> None:
+        self._buffer = buffer
+        self._methods = dict(methods)
+
+    @property
+    def buffer(self) -> bytes:
+        """The program file as bytes."""
+        return self._buffer
+
+    @property
+    def method_names(self) -> list[str]:
+        """Names of the methods, sorted."""
+        return sorted(self._methods)
+
+    def plan(self, method: str = "forward") -> plan.Method:
+        """The plan section of a method; KeyError names the methods there are."""
+        if method not in self._methods:
+            raise KeyError(f"no method {method!r}; there are {', '.join(self.method_names)}")
+        return self._methods[method]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file. It appears under its name only once it is complete; an older one is replaced."""
+        target = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(self._buffer)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    def __repr__(self) -> str:
+        methods = ", ".join(
+            f"{name}({', '.join(_input_text(method, item) for item in method.inputs)})"
+            for name, method in sorted(self._methods.items())
+        )
+        return f"ExportedModel({methods}; {len(self._buffer):,} bytes)"
+
+
+def export(
+    model: Model | Mapping[str, Any],
+    args: tuple[Any, ...] | None = None,
+    kwargs: dict[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    partitioners: Sequence[Partitioner] | Mapping[str, Sequence[Partitioner]] = (),
+    memory: str = "runtime",
+    strict: bool = False,
+) -> ExportedModel:
+    """Export a model into a program file that runs at any size its own guards allow.
+
+    Parameters
+    ----------
+    model : torch.nn.Module, torch.export.ExportedProgram or mapping
+        What to export as method ``forward``; or several methods by name, each an `ExportedProgram` or a tuple of
+        ``(module, args[, kwargs[, dynamic_shapes]])``. Mutable buffers with one name are one state of all methods.
+    args, kwargs : tuple, dict, optional
+        Example inputs of a module.
+    dynamic_shapes : optional
+        Which sizes vary, as for `torch.export.export`: ``Dim.DYNAMIC`` has no limit; ``Dim("h", min=, max=)`` is
+        checked on every call. Sizes 0 and 1 are legal unless the model or a limit says otherwise.
+    partitioners : sequence of Partitioner, or mapping of method names to sequences
+        ExecuTorch partitioners, applied in order.
+    memory : {"runtime"}
+        When memory is planned: ``"runtime"``, once sizes are known.
+    strict : bool, default False
+        Trace the model with TorchDynamo instead of plain Python.
+
+    Returns
+    -------
+    ExportedModel
+
+    Raises
+    ------
+    ExportError
+        The model cannot be exported; the message names the operator or input and the way out.
+    InputError, InputTypeError
+        An argument of this function has a value or type that makes no sense.
+    """
+    _check_memory(memory)
+    methods = _methods(model, args, kwargs, dynamic_shapes)
+    chosen = _partitioners(partitioners, methods)
+    with quiet():
+        captures = {}
+        for name, (program, *example) in methods.items():
+            with _reported(f"method {name!r}", "captured"):
+                captures[name] = _capture(program, *example, strict=strict)
+        with _reported("the program", "lowered"), symbolic_tracing():
+            buffer, sections = lower(captures, chosen)
+    return ExportedModel(buffer, sections)
+
+
+def _capture(program: Model, args: Any, kwargs: Any, dynamic_shapes: Any, *, strict: bool) -> Capture:
+    if isinstance(program, ExportedProgram):
+        return capture_program(program)
+    return capture_model(program, args, kwargs, dynamic_shapes, strict)
+
+
+@contextmanager
+def _reported(what: str, stage: str) -> Iterator[None]:
+    """Failures inside torch and ExecuTorch as ExportError that says how far the model came."""
+    try:
+        yield
+    except Error:
+        raise
+    except Exception as error:
+        raise ExportError(f"{what} cannot be {stage}: {type(error).__name__}: {first_lines(error)}") from error
+
+
+def _check_memory(memory: str) -> None:
+    if memory == "static":
+        raise ExportError("memory='static' (offsets fixed at export) is not available yet; use memory='runtime'")
+    if memory != "runtime":
+        raise InputError(f"memory: expected 'runtime', got {memory!r}")
+
+
+def _methods(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> dict[str, tuple[Any, Any, Any, Any]]:
+    """Every method as (model, args, kwargs, dynamic_shapes), with the types checked."""
+    if isinstance(model, Mapping):
+        if args is not None or kwargs is not None or dynamic_shapes is not None:
+            raise InputError("with several methods, give each its own (module, args, kwargs, dynamic_shapes)")
+        if not model:
+            raise InputError("model: no method to export")
+        return {_method_name(name): _method(name, entry) for name, entry in model.items()}
+    return {"forward": _method("forward", (model, args, kwargs, dynamic_shapes))}
+
+
+def _method_name(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise InputTypeError(f"method names are non-empty text, got {name!r}")
+    return name
+
+
+def _method(name: str, entry: Any) -> tuple[Any, Any, Any, Any]:
+    parts = entry if isinstance(entry, tuple) else (entry,)
+    if len(parts) > 4:
+        raise InputError(f"method {name!r}: expected (module, args, kwargs, dynamic_shapes), got {len(parts)} entries")
+    model, args, kwargs, dynamic_shapes = (*parts, *[None] * (4 - len(parts)))
+    if isinstance(model, ExportedProgram):
+        if args is not None or kwargs is not None or dynamic_shapes is not None:
+            raise InputError(f"method {name!r}: an ExportedProgram has its example inputs and dynamic shapes inside")
+        return model, None, None, None
+    if not isinstance(model, torch.nn.Module):
+        raise InputTypeError(
+            f"method {name!r}: expected a torch.nn.Module or ExportedProgram, got {type(model).__name__}"
+        )
+    args = () if args is None else args
+    if not isinstance(args, tuple | list):
+        raise InputTypeError(f"method {name!r}: args is a tuple of example inputs, got {type(args).__name__}")
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InputTypeError(f"method {name!r}: kwargs is a dict of example inputs, got {type(kwargs).__name__}")
+    return model, tuple(args), dict(kwargs or {}), dynamic_shapes
+
+
+def _partitioners(partitioners: Any, methods: Mapping[str, Any]) -> dict[str, list[Partitioner]]:
+    by_method = partitioners if isinstance(partitioners, Mapping) else dict.fromkeys(methods, partitioners)
+    unknown = sorted(set(by_method) - set(methods))
+    if unknown:
+        raise InputError(f"partitioners: no method {unknown[0]!r}; there are {', '.join(sorted(methods))}")
+    for name, entries in by_method.items():
+        if not isinstance(entries, Sequence) or isinstance(entries, str):
+            raise InputTypeError(f"partitioners: expected a list of partitioners, got {type(entries).__name__}")
+        for entry in entries:
+            if not isinstance(entry, Partitioner):
+                hint = " (call it to make one)" if isinstance(entry, type) else ""
+                raise InputTypeError(f"partitioners of {name!r}: {entry!r} is no ExecuTorch Partitioner{hint}")
+    return {name: list(by_method.get(name, ())) for name in methods}
+
+
+def _input_text(method: plan.Method, item: plan.Input) -> str:
+    if item.scalar is not plan.Scalar.TENSOR:
+        return f"{item.name}: {item.scalar.name.lower()}"
+    constants = {len(method.symbols) + i: step.a for i, step in enumerate(method.size_code)}
+    sizes = method.values[item.value].sizes
+    texts = [
+        method.symbols[register].name if register < len(method.symbols) else str(constants[register])
+        for register in sizes
+    ]
+    return f"{item.name}[{', '.join(texts)}]"
+
+
+def _umask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

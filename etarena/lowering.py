@@ -1,0 +1,136 @@
+"""From captured methods to the finished file: edge dialect, delegates, emission without memory, plan sections."""
+
+from collections.abc import Mapping
+
+import torch
+from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.backend.partitioner import Partitioner
+from executorch.exir.schema import Program, Tensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+
+from .allocator import plan
+from .allocator.errors import ExportError
+from .capture import Capture, input_sizes, shape_environment
+from .embed import finished_file
+from .section import build_section
+from .symbols import Condition, explicit_conditions
+from .unplanned import CopyBranchResults, LeaveUnplanned, NamedSizes, PlaceholderShapes
+
+__all__ = ["lower"]
+
+
+def lower(
+    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]]
+) -> tuple[bytes, dict[str, plan.Method]]:
+    """Lower, emit and describe the captured methods as one program.
+
+    Returns
+    -------
+    buffer : bytes
+        The sealed program file.
+    sections : dict of str to allocator.plan.Method
+        What each method's plan section says.
+
+    Raises
+    ------
+    ExportError
+        If lowering loses a symbol, or a method cannot be planned.
+    """
+    conditions = {name: _conditions(capture) for name, capture in captures.items()}
+    edge = to_edge_transform_and_lower(
+        {name: capture.program for name, capture in captures.items()},
+        partitioner=dict(partitioners),
+        compile_config=EdgeCompileConfig(_check_ir_validity=False),
+    )
+    states = _states({name: edge.exported_program(name) for name in captures})
+    sizes = {name: NamedSizes() for name in captures}
+    config = ExecutorchBackendConfig(
+        passes=[CopyBranchResults()],
+        memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states)) for name in captures},
+        sym_shape_eval_pass=dict.fromkeys(captures, PlaceholderShapes()),
+        emit_mutable_buffer_names=True,
+    )
+    manager = edge.to_executorch(config)
+    program = manager._emitter_output.program
+    _drop_allocations(program)
+    sections = {}
+    for emitted in program.execution_plan:
+        capture = captures[emitted.name]
+        lowered = manager.exported_program(emitted.name)
+        _check_symbols_survived(capture, lowered, emitted.name)
+        sections[emitted.name] = build_section(
+            emitted, lowered, capture, sizes[emitted.name], conditions[emitted.name], states
+        )
+    return finished_file(manager, config, sections), sections
+
+
+def _conditions(capture: Capture) -> list[Condition]:
+    """The guards of tracing. They are read before lowering adds its own, which are about layouts."""
+    environment = shape_environment(capture.program)
+    if environment is None:
+        return []
+    asserts = [item for items in environment.deferred_runtime_asserts.values() for item in items]
+    return [
+        (environment.replace(expr), text)
+        for expr, text in [
+            *explicit_conditions(environment.guards),
+            *((item.expr, str(item.expr)) for item in asserts),
+        ]
+    ]
+
+
+def _states(programs: Mapping[str, ExportedProgram]) -> dict[str, torch.Tensor]:
+    """Start values of the buffers that any method mutates.
+
+    Raises
+    ------
+    ExportError
+        If two methods have different buffers under one name.
+    """
+    mutated = {
+        spec.target
+        for program in programs.values()
+        for spec in program.graph_signature.output_specs
+        if spec.kind is OutputKind.BUFFER_MUTATION
+    }
+    states: dict[str, torch.Tensor] = {}
+    for method, program in programs.items():
+        for spec in program.graph_signature.input_specs:
+            if spec.kind is not InputKind.BUFFER or spec.target not in mutated:
+                continue
+            tensor = _buffer(program, spec.target)
+            known = states.setdefault(spec.target, tensor)
+            if (known.shape, known.dtype) != (tensor.shape, tensor.dtype):
+                raise ExportError(
+                    f"method {method!r} has buffer {spec.target!r} as {tensor.dtype}{list(tensor.shape)}, another method "
+                    f"as {known.dtype}{list(known.shape)}; buffers with one name are one state: rename one of them"
+                )
+    return states
+
+
+def _buffer(program: ExportedProgram, name: str) -> torch.Tensor:
+    if name in program.state_dict:
+        return program.state_dict[name]
+    return program.constants[name]
+
+
+def _drop_allocations(program: Program) -> None:
+    """Buffers that only another method mutates were marked by a memory id; the mark has done its work."""
+    for method in program.execution_plan:
+        for value in method.values:
+            if isinstance(value.val, Tensor):
+                value.val.allocation_info = None
+
+
+def _check_symbols_survived(capture: Capture, lowered: ExportedProgram, method: str) -> None:
+    """Lowering may turn a symbol into the number it had in the example, silently: a file that only runs there."""
+    after = input_sizes(lowered)
+    for name, sizes in capture.input_sizes.items():
+        for dim, (was, now) in enumerate(zip(sizes, after.get(name, sizes), strict=False)):
+            if not isinstance(was, int) and isinstance(now, int):
+                raise ExportError(
+                    f"method {method!r}: size {dim} of input {name!r} may vary in the exported program ({was}), but "
+                    f"lowering turned it into {now}. An operator or partitioner needs a fixed size there (torch's map "
+                    "does): declare the size as fixed or rewrite that part of the model"
+                )

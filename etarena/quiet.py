@@ -1,0 +1,26 @@
+"""Keep torch and ExecuTorch silent while a model is exported: their warnings are about their own insides."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["quiet"]
+
+NOISY_LOGGERS = ("torch", "executorch", "root", "torch.fx.experimental.symbolic_shapes", "torch._export")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Within the block, ignore warnings and log records below errors; everything is as before afterwards."""
+    loggers = [logging.getLogger(None if name == "root" else name) for name in NOISY_LOGGERS]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

@@ -1,0 +1,339 @@
+"""The plan section of one emitted method: values, storages and lifetimes, symbols and guards, inputs, outputs, state."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from executorch.exir.schema import Bool, DelegateCall, Double, ExecutionPlan, Int, Null, String, Tensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
+
+from .allocator import plan
+from .allocator.errors import ExportError
+from .capture import Capture, user_input_names
+from .instructions import read_steps
+from .liveness import Lifetimes, MovedOutputError, Step, analyse
+from .symbols import Condition, InputSize, Registers, bind_symbols, condition, name_symbols
+from .unplanned import NamedSizes, Size, expression
+
+__all__ = ["build_section"]
+
+INT64_MAX = 2**63 - 1
+
+
+@dataclass
+class _Emitted:
+    """One method after emission: the plan, the program it was emitted from, and what was read from the two."""
+
+    plan: ExecutionPlan
+    program: ExportedProgram
+    sizes: NamedSizes
+    steps: list[Step]
+    tensors: dict[int, Tensor]
+    buffers: dict[int, str]
+    constants: dict[int, str]
+
+    def expressions(self, index: int) -> list[Size]:
+        """Sizes of a tensor with symbols."""
+        tensor = self.tensors[index]
+        return self.sizes.tensors.get(self.name(index), list(tensor.sizes)) if index not in self.constants else list(tensor.sizes)
+
+    def name(self, index: int) -> str:
+        """Name of a tensor: its graph node, its mutable buffer, or its constant."""
+        if index in self.constants:
+            return self.constants[index]
+        info = self.tensors[index].extra_tensor_info
+        return info.fully_qualified_name if info is not None and info.fully_qualified_name else f"value_{index}"
+
+
+def build_section(
+    emitted: ExecutionPlan,
+    program: ExportedProgram,
+    capture: Capture,
+    sizes: NamedSizes,
+    conditions: Sequence[Condition],
+    states: Mapping[str, torch.Tensor],
+) -> plan.Method:
+    """Describe one method to the run-time planner.
+
+    Parameters
+    ----------
+    emitted : ExecutionPlan
+        The method as the emitter left it.
+    program : ExportedProgram
+        What it was emitted from; its placeholders are the first values of `emitted`.
+    capture : Capture
+        The method before lowering.
+    sizes : NamedSizes
+        Symbolic sizes by tensor name.
+    conditions : sequence of (expression, text)
+        What the model asked about its sizes.
+    states : mapping of str to torch.Tensor
+        Start values of the mutable buffers of the whole program.
+
+    Raises
+    ------
+    ExportError
+        If control flow or sizes are of a kind that cannot be planned.
+    """
+    method = _read(emitted, program, sizes, states)
+    outputs = [index for index in emitted.outputs if index in method.tensors]
+    fixed = {*emitted.inputs, *method.buffers, *method.constants} & set(method.tensors)
+    lifetimes = _analyse(method, outputs, fixed)
+    listed = _listed(method, lifetimes, outputs, fixed)
+
+    symbols = _symbols(method, listed)
+    registers = Registers(symbols)
+    input_sizes = _input_sizes(method)
+    results = _result_nodes(program)
+    for index in listed:
+        for size in method.expressions(index):
+            registers.want(size)
+    for node in results:
+        if isinstance(_value(node), int | torch.SymInt) and not isinstance(_value(node), bool):
+            registers.want(expression(_value(node)))
+    known = set(symbols)
+    kept = [(expr, text) for expr, text in conditions if condition(expr, capture.ranges, known)]
+    for expr, _ in kept:
+        registers.want(expr)
+    registers.compile()
+
+    position = {index: i for i, index in enumerate(listed)}
+    names = name_symbols(symbols, capture.names)
+    return plan.Method(
+        name=emitted.name,
+        instructions=len(method.steps),
+        labels=[step.label for step in method.steps],
+        symbols=[plan.Symbol(name, *capture.ranges.get(s, (0, INT64_MAX))) for s, name in zip(symbols, names, strict=True)],
+        bindings=bind_symbols(symbols, input_sizes),
+        size_code=registers.code,
+        guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in kept],
+        values=[_describe(method, index, lifetimes, position, outputs, registers) for index in listed],
+        inputs=_inputs(method, position, symbols),
+        outputs=_outputs(method, position, results, registers),
+        states=[
+            plan.State(name, position[index], start_value(states[name]))
+            for index, name in method.buffers.items()
+            if index in position
+        ],
+        delegates=_delegates(emitted),
+    )
+
+
+def start_value(tensor: torch.Tensor) -> bytes:
+    """Bytes of a tensor in its own layout; empty if they are all zero."""
+    tensor = tensor.detach().cpu()
+    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous():
+        tensor = tensor.permute(0, 2, 3, 1)
+    flat = tensor.contiguous().reshape(-1).view(torch.uint8)
+    return flat.numpy().tobytes() if flat.any() else b""
+
+
+def _read(
+    emitted: ExecutionPlan, program: ExportedProgram, sizes: NamedSizes, states: Mapping[str, torch.Tensor]
+) -> _Emitted:
+    tensors = {index: value.val for index, value in enumerate(emitted.values) if isinstance(value.val, Tensor)}
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    signature = program.graph_signature
+    lifted = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+    fqns = {index: lifted[node.target] for index, node in enumerate(placeholders) if node.target in lifted}
+    buffers = {index: fqn for index, fqn in fqns.items() if fqn in states and tensors[index].data_buffer_idx == 0}
+    constants = {
+        index: fqns.get(index, f"constant_{index}")
+        for index, tensor in tensors.items()
+        if tensor.data_buffer_idx > 0 and index not in buffers
+    }
+    return _Emitted(emitted, program, sizes, read_steps(emitted), tensors, buffers, constants)
+
+
+def _analyse(method: _Emitted, outputs: list[int], fixed: set[int]) -> Lifetimes:
+    layout = {
+        index: (tensor.scalar_type, tuple(method.expressions(index))) for index, tensor in method.tensors.items()
+    }
+    try:
+        return analyse(method.steps, layout, outputs, fixed)
+    except MovedOutputError as error:
+        raise ExportError(
+            f"method {method.plan.name!r}: the branches of control flow leave output {method.name(error.value)!r} in "
+            "memory that is also used elsewhere; return copies (.clone()) from the branches"
+        ) from error
+
+
+def _listed(method: _Emitted, lifetimes: Lifetimes, outputs: list[int], fixed: set[int]) -> list[int]:
+    """Tensors the section describes: all that need memory at run time, and the constants that these or outputs show."""
+    needed = {index for index in method.tensors if lifetimes.owner[index] in lifetimes.life or index in fixed}
+    varying = {index for index in needed if index not in method.constants} | set(outputs)
+    shown = varying | {lifetimes.owner[index] for index in varying}
+    return sorted(shown)
+
+
+def _symbols(method: _Emitted, listed: list[int]) -> list[sympy.Symbol]:
+    found: dict[sympy.Symbol, None] = {}
+    for entry in _input_sizes(method):
+        found.update((symbol, None) for symbol in sorted(getattr(entry.size, "free_symbols", ()), key=str))
+    for index in listed:
+        for size in method.expressions(index):
+            found.update((symbol, None) for symbol in sorted(getattr(size, "free_symbols", ()), key=str))
+    return list(found)
+
+
+def _input_nodes(method: _Emitted) -> list[torch.fx.Node]:
+    names = set(user_input_names(method.program))
+    return [node for node in method.program.graph.nodes if node.op == "placeholder" and node.name in names]
+
+
+def _input_sizes(method: _Emitted) -> list[InputSize]:
+    sizes = []
+    for position, node in enumerate(_input_nodes(method)):
+        value = _value(node)
+        if isinstance(value, torch.Tensor):
+            sizes.extend(InputSize(position, dim, expression(size)) for dim, size in enumerate(value.shape))
+        elif isinstance(value, torch.SymInt):
+            sizes.append(InputSize(position, -1, expression(value)))
+    return sizes
+
+
+def _value(node: object) -> object:
+    return node.meta.get("val") if isinstance(node, torch.fx.Node) else node
+
+
+def _result_nodes(program: ExportedProgram) -> list[object]:
+    return pytree.tree_flatten(program.graph_module.graph.output_node().args)[0]
+
+
+def _describe(
+    method: _Emitted,
+    index: int,
+    lifetimes: Lifetimes,
+    position: Mapping[int, int],
+    outputs: Sequence[int],
+    registers: Registers,
+) -> plan.Value:
+    tensor = method.tensors[index]
+    owner = lifetimes.owner[index]
+    returned = {lifetimes.owner[output] for output in outputs}
+    if owner in method.plan.inputs:
+        kind = plan.Kind.INPUT
+    elif owner in method.buffers:
+        kind = plan.Kind.STATE
+    elif owner in method.constants:
+        kind = plan.Kind.CONSTANT
+    else:
+        kind = plan.Kind.OUTPUT if owner in returned else plan.Kind.ACTIVATION
+    first, last = lifetimes.life.get(owner, (0, 0)) if owner == index else (0, 0)
+    is_made = kind in (plan.Kind.OUTPUT, plan.Kind.ACTIVATION) and owner == index
+    return plan.Value(
+        index=index,
+        name=method.name(index),
+        dtype=int(tensor.scalar_type),
+        sizes=[registers[size] for size in method.expressions(index)],
+        dim_order=[int(dim) for dim in tensor.dim_order],
+        storage=position[owner],
+        kind=kind,
+        first=first,
+        last=last,
+        definition=method.steps[first].label if is_made and first < len(method.steps) else "",
+    )
+
+
+def _inputs(method: _Emitted, position: Mapping[int, int], symbols: list[sympy.Symbol]) -> list[plan.Input]:
+    mutated = {
+        spec.target
+        for spec in method.program.graph_signature.output_specs
+        if spec.kind is OutputKind.USER_INPUT_MUTATION
+    }
+    nodes = _input_nodes(method)
+    if len(nodes) != len(method.plan.inputs):
+        raise ExportError(f"{len(nodes)} inputs were exported, {len(method.plan.inputs)} were emitted")
+    inputs = []
+    for index, node in zip(method.plan.inputs, nodes, strict=True):
+        item = plan.Input(index, node.name, mutated=node.name in mutated)
+        _describe_input(item, method.plan.values[index].val, _value(node), position, symbols)
+        inputs.append(item)
+    return inputs
+
+
+def _describe_input(
+    item: plan.Input, emitted: object, value: object, position: Mapping[int, int], symbols: list[sympy.Symbol]
+) -> None:
+    item.scalar = _scalar(emitted)
+    if item.scalar is plan.Scalar.TENSOR:
+        item.value = position[item.index]
+    elif isinstance(value, torch.SymInt):
+        size = expression(value)
+        if size in symbols:
+            item.symbol = symbols.index(size)
+        elif isinstance(size, int):
+            item.int_value = size
+        else:
+            raise ExportError(f"input {item.name!r} is the expression {size} of other inputs; pass a plain int")
+    elif isinstance(emitted, Int):
+        item.int_value = emitted.int_val
+    elif isinstance(emitted, Bool):
+        item.int_value = int(emitted.bool_val)
+    elif isinstance(emitted, Double):
+        item.float_value = float(emitted.double_val)
+    elif isinstance(emitted, String):
+        item.string_value = emitted.string_val
+
+
+def _scalar(emitted: object) -> plan.Scalar:
+    kinds = {
+        Tensor: plan.Scalar.TENSOR,
+        Int: plan.Scalar.INT,
+        Double: plan.Scalar.FLOAT,
+        Bool: plan.Scalar.BOOL,
+        String: plan.Scalar.STRING,
+        Null: plan.Scalar.NONE,
+    }
+    if type(emitted) not in kinds:
+        raise ExportError(f"inputs and outputs of kind {type(emitted).__name__} are not supported")
+    return kinds[type(emitted)]
+
+
+def _outputs(
+    method: _Emitted, position: Mapping[int, int], results: list[object], registers: Registers
+) -> list[plan.Output]:
+    kinds = [
+        spec.kind
+        for spec in method.program.graph_signature.output_specs
+        if spec.kind is not OutputKind.BUFFER_MUTATION
+    ]
+    if not len(kinds) == len(results) == len(method.plan.outputs):
+        raise ExportError(
+            f"method {method.plan.name!r}: {len(kinds)} outputs in its signature, {len(method.plan.outputs)} emitted"
+        )
+    outputs = []
+    for index, kind, node in zip(method.plan.outputs, kinds, results, strict=True):
+        output = plan.Output(index, _scalar(method.plan.values[index].val))
+        output.hidden = kind is OutputKind.USER_INPUT_MUTATION
+        value = _value(node)
+        if output.scalar is plan.Scalar.TENSOR:
+            output.value = position[index]
+        elif output.scalar is plan.Scalar.INT and isinstance(value, int | torch.SymInt):
+            output.register = registers[expression(value)]
+        outputs.append(output)
+    return outputs
+
+
+def _delegates(emitted: ExecutionPlan) -> list[plan.Delegate]:
+    """Every call of a delegate, by the index it has in the finished file (see `embed`)."""
+    return [
+        plan.Delegate(call.delegate_index + 1, emitted.delegates[call.delegate_index].id, position, list(call.args))
+        for chain in emitted.chains
+        for position, instruction in enumerate(chain.instructions)
+        if isinstance(call := instruction.instr_args, DelegateCall)
+    ]
+
+
+def _readable(text: str, symbols: Sequence[sympy.Symbol], names: Sequence[str]) -> str:
+    expr_names = {str(symbol): name for symbol, name in zip(symbols, names, strict=True)}
+    for symbol, name in sorted(expr_names.items(), key=lambda pair: -len(pair[0])):
+        text = text.replace(symbol, name)
+    return text
