@@ -14,7 +14,7 @@ cdef class Arena:
     cdef bint closed
     cdef Heap heap
     cdef void* lock                         # guards heap and the committed sizes; the GIL is never taken inside
-    cdef void* turn                         # held while a method uses the activation region
+    cdef void* turn_lock                    # held while a method uses the activation region
 
     # Commits at least nbytes from base_address plus a page of readable slack; never shrinks. ArenaFullError.
     cdef int ensure_activations_nogil(self, size_t nbytes) except -1 nogil
@@ -43,3 +43,7 @@ cdef class Block:
     cdef char* start                        # NULL once freed
     cdef Py_ssize_t length
     cdef int exports                        # buffers handed out and not released
+
+
+cdef class Turn:
+    cdef Arena arena

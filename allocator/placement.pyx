@@ -184,7 +184,7 @@ cdef int raise_overflow() except -1 with gil:
 
 
 cdef int raise_pin(int i, int64_t offset) except -1 with gil:
-    raise ValueError(f"buffer {i} cannot be pinned at offset {offset}: it is too large (expected up to {LARGEST_TOTAL})")
+    raise ValueError(f"buffer {i} cannot be pinned at offset {offset}: too large (expected up to {LARGEST_TOTAL})")
 
 
 cdef int raise_pins(int i, int j) except -1 with gil:

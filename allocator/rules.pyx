@@ -1,7 +1,7 @@
 """Orders in which buffers may be placed: each rule gives a buffer a key, and buffers with larger keys come first.
 
-A buffer's breadth is the largest sum of live bytes within its lifetime, its conflicts are the bytes of all buffers whose
-lifetimes overlap its own. Ties fall back to the order of the buffers.
+A buffer's breadth is the largest sum of live bytes within its lifetime, its conflicts are the bytes of all buffers
+whose lifetimes overlap its own. Ties fall back to the order of the buffers.
 """
 
 from libc.stdint cimport int32_t, int64_t
