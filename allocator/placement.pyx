@@ -68,9 +68,9 @@ cdef class Placement:
         cdef int low = 0
         cdef int high = self.n_stack
         cdef int middle
+        self.spans[i].offset = offset
         if self.sizes[i] == 0:
             return
-        self.spans[i].offset = offset
         self.spans[i].end = offset + self.sizes[i]
         if self.stacked:
             while low < high:
