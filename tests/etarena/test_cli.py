@@ -264,19 +264,19 @@ def test_inspect_lists_state(exported: Callable[..., Path]) -> None:
     assert method["state"] == [{"name": "total", "dtype": "float32", "shape": ["2"]}]
 
 
-@pytest.mark.parametrize("suffix", ["png", "html"])
-def test_inspect_draws_a_map(exported: Callable[..., Path], tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("html", b"<!")])
+def test_inspect_draws_a_map(exported: Callable[..., Path], tmp_path: Path, suffix: str, start: bytes) -> None:
     picture = tmp_path / f"map.{suffix}"
     data = answer("inspect", exported("perceptron"), "--shape", "100x4", "--map", picture)
     assert data["map"] == str(picture)
-    assert picture.read_bytes().startswith(b"\x89PNG" if suffix == "png" else b"<!")
+    assert picture.read_bytes().startswith(start)
 
 
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
         (["--map", "map.png"], 2, "add --shape"),
-        (["--shape", "3x4", "--map", "map.gif"], 2, ".png or .html"),
+        (["--shape", "3x4", "--map", "map.gif"], 2, ".png, .svg, .html"),
         (["--shape", "3xx4"], 2, "is not a shape"),
         (["--shape", "3x4", "--shape", "3x4"], 2, "2 --shape given; inputs that need one"),
         (["--method", "backward"], 1, "backward"),
