@@ -14,7 +14,7 @@ __all__ = ["PHOTOGRAPHS", "VOCABULARY", "photograph", "readme_text", "tokenise",
 PHOTOGRAPHS = ("china", "flower")
 """Names of the photographs; both are 427 x 640 pixels."""
 
-VOCABULARY = 1024
+VOCABULARY = 512
 """Number of token ids the tokeniser can give."""
 
 _WORD = re.compile(r"\w+|[^\w\s]")

@@ -4,14 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
 from .initialise import initialise
 from .inputs import VOCABULARY, photograph, tokens
 
-__all__ = ["MODELS", "DemoModel", "build"]
+__all__ = ["MODELS", "DemoModel", "Size"]
 
 Size = tuple[int, ...]
 
@@ -56,7 +55,7 @@ class DemoModel:
     def dynamic_shapes(self, largest: Size | None = None) -> tuple[dict[int, Any]]:
         """What `torch.export` is told: every size unbounded, or bounded by `largest` for a stock export."""
         if largest is None:
-            return ({dim: Dim.DYNAMIC for dim in self.dynamic},)
+            return (dict.fromkeys(self.dynamic, Dim.DYNAMIC),)
         return ({dim: Dim.DYNAMIC(max=size) for dim, size in zip(self.dynamic, largest, strict=True)},)
 
     def partitioners(self) -> list[Any]:
@@ -175,18 +174,4 @@ MODELS: dict[str, Callable[[], DemoModel]] = {
     "bert": bert,
     "llama": llama,
 }
-"""The demo's models by name. Building one takes a second or two."""
-
-
-def build(name: str) -> DemoModel:
-    """Build one of `MODELS`.
-
-    Raises
-    ------
-    ValueError
-        If there is no such model.
-    """
-    if name not in MODELS:
-        raise ValueError(f"there is no demo model {name!r}; choose one of {', '.join(MODELS)}")
-    with torch.random.fork_rng(devices=[]):
-        return MODELS[name]()
+"""The models by name. Making one takes a second or two."""

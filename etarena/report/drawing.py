@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .entries import MapEntry, checked, live_bytes
 from .families import FAMILIES, Family, family_of
 from .optional import optional
 from .units import bytes_text, unit_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 __all__ = ["draw"]
 

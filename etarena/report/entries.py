@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING
 from ..allocator.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..memory_plan import MemoryPlan
 
 __all__ = ["MapEntry", "checked", "live_bytes"]

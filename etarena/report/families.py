@@ -30,7 +30,9 @@ FAMILIES = (
     Family("matrix product", "#f28e2b", r"(add)?mm|b?addbmm|baddbmm|bmm|matmul|linear|addmv|mv|dot|einsum"),
     Family("softmax", "#e15759", r".*softmax.*|.*attention.*"),
     Family("normalisation", "#76b7b2", r".*(layer|batch|group|instance|rms)_norm.*"),
-    Family("reduction", "#b07aa1", r"sum|mean|amax|amin|max|min|any|all|prod|var|std|argmax|argmin|cumsum|topk|sort|norm"),
+    Family(
+        "reduction", "#b07aa1", r"sum|mean|amax|amin|max|min|any|all|prod|var|std|argmax|argmin|cumsum|topk|sort|norm"
+    ),
     Family("pooling, resizing", "#ff9da7", r".*pool.*|upsample.*|grid_sample.*|pixel_(un)?shuffle|.*pad.*"),
     Family(
         "data movement",
@@ -38,7 +40,7 @@ FAMILIES = (
         r".*copy.*|.*view.*|permute|transpose|cat|stack|split.*|slice.*|select.*|expand|clone|index.*|gather|scatter.*|"
         r"embedding.*|repeat.*|unsqueeze|squeeze|flip|roll|masked_.*|nonzero|as_strided|_?to_dim_order.*|move",
     ),
-    Family("creation", "#86bcb6", r"full.*|zeros.*|ones.*|arange.*|empty.*|eye|tri[lu]|scalar_tensor|rand.*"),
+    Family("creation", "#a0cbe8", r"full.*|zeros.*|ones.*|arange.*|empty.*|eye|tri[lu]|scalar_tensor|rand.*"),
     Family("delegate", "#9c755f", r"[A-Z]\w*"),
     Family("element by element", "#59a14f", r"\w+"),
     Family("other", "#bab0ac", r".*"),

@@ -84,7 +84,7 @@ function drawMap(plan) {
     plot_bgcolor: "white",
     paper_bgcolor: "white",
     font: { family: "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif", color: "#22262b" },
-  }, { responsive: true, displaylogo: false, scrollZoom: true, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
+  }, { responsive: true, displaylogo: false, scrollZoom: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
 }
 
 function showFigures(plan) {

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dtypes import dtype_name
 from .entries import MapEntry, checked, live_bytes
 from .families import FAMILIES, family_of
 from .optional import optional
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 __all__ = ["Table", "write_page"]
 
