@@ -80,16 +80,17 @@ def runtime_extensions() -> list[Extension]:
             f"etarena.{source.stem}",
             [f"etarena/{source.name}"],
             language="c++",
-            include_dirs=[
-                "etarena/native",
-                str(include),
-                str(include / "executorch" / "runtime" / "core" / "portable_type" / "c10"),
-            ],
+            include_dirs=["etarena/native"],
             define_macros=[("C10_USING_CUSTOM_GENERATED_MACROS", None)],
             library_dirs=[str(root / "lib")],
             libraries=["executorch"],
             depends=[str(header.relative_to(ROOT)) for header in (ROOT / "etarena" / "native").glob("*.h")],
-            extra_compile_args=CXX_FLAGS,
+            # Not ours to keep free of warnings: system headers.
+            extra_compile_args=[
+                *CXX_FLAGS,
+                f"-isystem{include}",
+                f"-isystem{include / 'executorch' / 'runtime' / 'core' / 'portable_type' / 'c10'}",
+            ],
         )
         for source in sources
     ]

@@ -23,12 +23,15 @@ if TYPE_CHECKING:
         ShapeError,
         SizeOverflowError,
     )
+    from .copies import CopyRefusedError, zero_copy
     from .export import export
-    from .program import MemoryPlan, Method, Program, RunStats, load, zero_copy
+    from .memory_plan import MemoryPlan, RunStats
+    from .program import Method, Program, load
 
 __all__ = [
     "Arena",
     "ArenaFullError",
+    "CopyRefusedError",
     "Error",
     "ExportError",
     "InputError",
@@ -61,8 +64,10 @@ _MODULES = {
         "ShapeError",
         "SizeOverflowError",
     ],
+    ".copies": ["CopyRefusedError", "zero_copy"],
     ".export": ["export"],
-    ".program": ["MemoryPlan", "Method", "Program", "RunStats", "load", "zero_copy"],
+    ".memory_plan": ["MemoryPlan", "RunStats"],
+    ".program": ["Method", "Program", "load"],
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

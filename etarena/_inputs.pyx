@@ -1,0 +1,166 @@
+# distutils: language = c++
+"""The caller's inputs, checked and read in place.
+
+A tensor is copied only where the runtime could not read it: another layout than the model's, an address that is no
+multiple of the item's size, or an end at the edge of mapped memory when delegates read past it. Every copy is counted.
+"""
+
+from libc.stdint cimport int64_t, uint8_t
+from etarena._binding cimport ShapeBinder
+from etarena._tensors cimport DLTensor, as_torch_tensor, dtype_code, has_layout, read_tensor, readable_behind
+
+from .allocator.errors import InputError, InputTypeError
+from .allocator.plan import Scalar
+from .copies import allow_copy
+from .dtypes import dtype_name
+
+# XNNPACK may read past the end of a tensor: XNN_EXTRA_BYTES in its xnnpack.h, at most 128 and 16 on x86 and Arm.
+cdef enum:
+    READ_AHEAD = 64
+
+
+def constant_of(entry):
+    """Return the only value that an input takes which was a constant at export."""
+    if entry.scalar == Scalar.INT:
+        return entry.int_value
+    if entry.scalar == Scalar.BOOL:
+        return bool(entry.int_value)
+    if entry.scalar == Scalar.FLOAT:
+        return entry.float_value
+    return entry.string_value if entry.scalar == Scalar.STRING else None
+
+
+cdef class InputReader:
+    """Reads the inputs of one call after another.
+
+    Parameters
+    ----------
+    section
+        The method's plan section.
+    binder
+        Its shape binder, for the layout of keys.
+    """
+
+    def __cinit__(self, section, ShapeBinder binder not None):
+        self.section, self.binder = section, binder
+        self.read_past_end = len(section.delegates) > 0
+        self.views.resize(len(section.inputs))
+        self.key.resize(max(binder.key_length, 1))
+        self.forget()
+
+    cdef void forget(self) noexcept:
+        self.held, self.write_backs, self.copies = [], [], []
+
+    cdef void* address(self, int position) noexcept:
+        return <char*> self.views[position].data + self.views[position].byte_offset
+
+    cdef int read(self, object inputs) except -1:
+        """Check all inputs and fill `views` and `key`."""
+        entries = self.section.inputs
+        if not isinstance(inputs, (list, tuple)):
+            raise InputTypeError(f"inputs must be a list or tuple, got {type(inputs).__name__}")
+        if len(inputs) != len(entries):
+            names = ", ".join(entry.name for entry in entries)
+            raise InputError(f"method {self.section.name!r} takes {len(entries)} inputs ({names}), got {len(inputs)}")
+        self.position = 0
+        for value in inputs:
+            entry = entries[self.position]
+            if self.binder.input_values[self.position] >= 0:
+                self.read_tensor(entry, value)
+            else:
+                self.read_number(entry, value)
+            self.position += 1
+        return 0
+
+    cdef int read_tensor(self, object entry, object value) except -1:
+        cdef DLTensor* view = &self.views[self.position]
+        cdef int start = self.binder.key_start[self.position]
+        cdef int slot = self.binder.input_values[self.position]
+        cdef int d
+        tensor = as_torch_tensor(value, entry.name)
+        if entry.mutated:
+            refuse_if_read_only(entry, value, tensor)
+        read_tensor(tensor, entry.name, view)
+        if dtype_code(view.dtype) != self.binder.dtypes[slot]:
+            expected = dtype_name(self.binder.dtypes[slot])
+            raise InputTypeError(f"input {entry.name!r} has dtype {tensor.dtype}, expected {expected}")
+        if view.ndim != self.binder.rank[slot]:
+            raise InputError(
+                f"input {entry.name!r} has shape {tuple(tensor.shape)} of rank {view.ndim}, expected rank "
+                f"{self.binder.rank[slot]}"
+            )
+        for d in range(view.ndim):
+            self.key[start + d] = view.shape[d]
+        self.held.append(tensor)
+        cause = self.copy_cause(entry, tensor)
+        if cause is not None:
+            self.replace_by_dense(entry, tensor, cause)
+        return 0
+
+    cdef object copy_cause(self, object entry, object tensor):
+        """Say why the tensor cannot be read in place; None when it can."""
+        cdef DLTensor* view = &self.views[self.position]
+        cdef int slot = self.binder.input_values[self.position]
+        cdef const uint8_t* order = self.binder.dim_orders.data() + self.binder.start[slot]
+        cdef size_t item = view.dtype.bits // 8
+        cdef size_t address = <size_t> self.address(self.position)
+        if not has_layout(view, order):
+            dims = [order[d] for d in range(view.ndim)]
+            return f"input {entry.name!r} has strides {tensor.stride()}, not the dim order {dims} of the model"
+        if address % item:
+            return f"input {entry.name!r} is not aligned to its items of {item} bytes"
+        if self.read_past_end and not readable_behind(<void*> (address + <size_t> tensor.nbytes), READ_AHEAD):
+            return f"input {entry.name!r} ends at the edge of mapped memory, which a delegate reads past"
+        return None
+
+    cdef int replace_by_dense(self, object entry, object tensor, str cause) except -1:
+        """Read a copy in the model's dim order instead, with room behind it."""
+        import torch
+
+        start, rank = self.binder.start[entry.value], self.binder.rank[entry.value]
+        order = [self.binder.dim_orders[start + d] for d in range(rank)]
+        self.copies.append(allow_copy(cause, tensor.nbytes))
+        permuted = tensor.detach().permute(order)
+        dense = torch.empty(tensor.numel() + READ_AHEAD, dtype=tensor.dtype)[: tensor.numel()].view(permuted.shape)
+        dense.copy_(permuted)
+        replacement = dense.permute(sorted(range(rank), key=order.__getitem__))
+        self.held.append(replacement)
+        read_tensor(replacement, entry.name, &self.views[self.position])
+        if entry.mutated:
+            self.write_backs.append((tensor, dense, order, entry.name))
+        return 0
+
+    cdef int read_number(self, object entry, object value) except -1:
+        """Check an input that is no tensor."""
+        if entry.symbol < 0:
+            expected = constant_of(entry)
+            if type(value) is not type(expected) or value != expected:
+                raise InputError(
+                    f"input {entry.name!r} is {value!r}, but the model was exported with {expected!r}, "
+                    "which became part of it"
+                )
+            return 0
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise InputTypeError(f"input {entry.name!r} must be an int, got {type(value).__name__}")
+        number = value.__index__()
+        if not -(2**63) <= number < 2**63:
+            raise InputError(f"input {entry.name!r} is {number}, which does not fit 64 bits")
+        self.key[self.binder.key_start[self.position]] = number
+        return 0
+
+    cdef int write_back(self) except -1:
+        """Bring what the method wrote into copies back into the caller's tensors."""
+        for tensor, dense, order, name in self.write_backs:
+            self.copies.append(allow_copy(f"the method's writes to input {name!r} go back into its own layout", dense.nbytes))
+            tensor.detach().permute(order).copy_(dense)
+        return 0
+
+
+cdef int refuse_if_read_only(object entry, object value, object tensor) except -1:
+    """Refuse memory that the method writes into but may not."""
+    if value is not tensor and hasattr(value, "__array_interface__") and value.__array_interface__["data"][1]:
+        raise InputError(f"input {entry.name!r} is read-only, but the method writes into it: pass a copy")
+    if value is not tensor and not hasattr(value, "__array_interface__") and not hasattr(value, "__dlpack__"):
+        if memoryview(value).readonly:
+            raise InputError(f"input {entry.name!r} is read-only, but the method writes into it: pass a copy")
+    return 0

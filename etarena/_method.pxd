@@ -1,0 +1,47 @@
+"""A method planned at run time: binding, cache of plans, execution."""
+
+from libc.stdint cimport int32_t, int64_t
+from libcpp.vector cimport vector
+
+from etarena._binding cimport BoundShape, ShapeBinder
+from etarena._inputs cimport InputReader
+from etarena._runtime cimport NativeMethod
+from etarena._tensors cimport HeapShare
+from etarena.allocator.arena cimport Arena
+
+
+cdef class PlannedMethod:
+    cdef object __weakref__
+    cdef readonly str name
+    cdef readonly object section          # the decoded plan section
+    cdef readonly Arena arena
+    cdef object program                   # keeps the native program and the state blocks alive
+    cdef NativeMethod native
+    cdef ShapeBinder binder
+    cdef InputReader reader
+    cdef object cache                     # OrderedDict: key bytes -> BoundShape, least recently used first
+    cdef size_t cached_bytes
+    cdef readonly size_t cache_limit
+    cdef BoundShape current               # what the native tensors are bound to; None when they must be bound anew
+    cdef vector[int64_t] current_key
+    cdef vector[char*] addresses          # of every value at the last rebind
+    cdef vector[char*] fixed              # of states and constants; NULL for everything else
+    cdef vector[int32_t] output_owners    # positions of the values whose memory goes to the caller
+    cdef vector[HeapShare*] shares        # of the call in progress, one an output owner; NULL: the caller gave memory
+    cdef tuple labels
+    cdef tuple scratch_outside
+    cdef int64_t state_bytes
+    cdef BoundShape last_bound
+    cdef bint last_cached
+    cdef list last_copies
+
+    cdef int load(self) except -1
+    cdef int attach(self) except -1
+    cdef BoundShape choose_plan(self)
+    cdef int rebind(self, BoundShape bound) except -1
+    cdef int point_inputs(self) except -1
+    cdef int point_outputs(self, list given) except -1
+    cdef list collect(self, list given)
+    cdef object tensor_result(self, int position, object entry, object given)
+    cdef void drop_shares(self) noexcept
+    cdef list check_given(self, object outputs)

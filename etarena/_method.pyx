@@ -1,0 +1,449 @@
+# distutils: language = c++
+"""A method planned at run time: binding, cache of plans, execution.
+
+A call reads the caller's tensors in place, finds or makes the plan of their shapes, points the native tensors at their
+memory and runs. With the shapes of the call before, only the pointers of inputs and outputs change.
+"""
+
+from collections import OrderedDict
+
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcmp, memcpy
+from libcpp.vector cimport vector
+
+from etarena._binding cimport BoundShape, ShapeBinder
+from etarena._inputs cimport InputReader
+from etarena._native cimport TensorView
+from etarena._runtime cimport NativeMethod
+from etarena._tensors cimport HeapShare, drop_share, new_share, share_tensor
+from etarena.allocator.arena cimport Arena
+
+from .allocator import plan as plan_section
+from .allocator.errors import InputError, InputTypeError, PlanError
+from .copies import allow_copy
+from .dtypes import dtype_name
+from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
+
+cdef enum:
+    OUTPUT = 2     # Kind.OUTPUT
+
+Kind = plan_section.Kind
+Scalar = plan_section.Scalar
+
+
+cdef class PlannedMethod:
+    """A method of a file made by `etarena.export`; got from `Program.method`.
+
+    Calls from several threads queue: methods use the arena's activation region in turns.
+
+    Attributes
+    ----------
+    name
+        Name of the method.
+    section
+        The decoded plan section: symbols, values, inputs, outputs.
+    arena
+        The arena that holds activations and results.
+    """
+
+    def __cinit__(self, program, str name not None, size_t cache_limit):
+        self.program, self.name, self.arena = program, name, program.arena
+        self.cache, self.cache_limit = OrderedDict(), cache_limit
+        self.last_copies = []
+        self.load()
+
+    cdef int load(self) except -1:
+        """Load the native method and check that it is the one its plan section describes."""
+        self.native = NativeMethod(self.program.native, self.name, [])
+        if self.native.payload is None:
+            raise PlanError(f"method {self.name!r} carries no plan section")
+        self.section = section = plan_section.decode(self.native.payload)
+        if section.name != self.name:
+            raise PlanError(f"name: the plan section is of method {section.name!r}, not of {self.name!r}")
+        if [entry.index for entry in section.inputs] != self.native.inputs:
+            raise PlanError("inputs: the program has other inputs than the plan section")
+        if [entry.index for entry in section.outputs] != self.native.outputs:
+            raise PlanError("outputs: the program has other outputs than the plan section")
+        self.binder = ShapeBinder(section)
+        self.reader = InputReader(section, self.binder)
+        self.labels = tuple(section.labels)
+        self.scratch_outside = tuple(sorted({delegate.id for delegate in section.delegates}))
+        return self.attach()
+
+    cdef int attach(self) except -1:
+        """Take hold of the native tensors and of the memory that does not change from run to run."""
+        cdef vector[int32_t] indices, ranks, dtypes
+        cdef int position
+        section = self.section
+        for value in section.values:
+            indices.push_back(value.index)
+            ranks.push_back(len(value.sizes))
+            dtypes.push_back(value.dtype)
+            found = self.native.tensor(value.index)
+            if found is not None and found[2] != tuple(value.dim_order):
+                raise PlanError(f"values[{value.index}].dim_order is {value.dim_order}, the program has {found[2]}")
+        self.native.attach(indices.data(), ranks.data(), dtypes.data(), <int> indices.size())
+        self.addresses.assign(len(section.values), <char*> NULL)
+        self.fixed.assign(len(section.values), <char*> NULL)
+        self.output_owners.clear()
+        for position, value in enumerate(section.values):
+            if value.storage == position and value.kind == Kind.OUTPUT:
+                self.output_owners.push_back(position)
+            elif value.storage == position and value.kind == Kind.CONSTANT:
+                self.fixed[position] = <char*> <size_t> self.native.tensor(value.index)[4]
+        self.shares.assign(self.output_owners.size(), <HeapShare*> NULL)
+        self.state_bytes = 0
+        for state in section.states:
+            block = self.program.state_block(section, state)
+            self.fixed[state.value] = <char*> <size_t> block.address
+            self.state_bytes += block.nbytes
+        for position in range(len(section.inputs)):
+            self.native.c_obj.mark_input_set(position)
+        self.current = None
+        return 0
+
+    def execute(self, inputs, outputs=None):
+        """Run the method.
+
+        Parameters
+        ----------
+        inputs : sequence
+            One entry for each input: a tensor (torch, NumPy, anything with ``__dlpack__`` or the buffer protocol; read
+            in place when its layout is the model's), or the number, string or None the model was exported with.
+        outputs : sequence, optional
+            One entry for each output: a torch tensor of the right dtype and shape to write the result into, or None
+            for a fresh one.
+
+        Returns
+        -------
+        list
+            The outputs: torch tensors on memory of the arena that live as long as you hold them, or numbers.
+
+        Raises
+        ------
+        InputError, InputTypeError, ShapeError
+            If an input does not fit; the message names it and what was expected.
+        SizeOverflowError
+            If the shapes need more bytes than sizes can say.
+        ArenaFullError
+            If the arena is too small for the plan or the outputs.
+        RuntimeFailure
+            If an operator or delegate fails. The method can be called again.
+        """
+        cdef BoundShape bound
+        cdef list given
+        self.arena.enter()
+        try:
+            if self.native.poisoned:
+                self.load()
+            self.reader.read(inputs)
+            given = self.check_given(outputs)
+            bound = self.choose_plan()
+            self.arena.ensure_activations_nogil(<size_t> bound.peak)
+            if bound is not self.current:
+                self.rebind(bound)
+            self.point_inputs()
+            self.point_outputs(given)
+            try:
+                self.native.run(self.labels)
+            except BaseException:
+                self.current = None   # kernels may have resized tensors: bind everything anew
+                raise
+            results = self.collect(given)
+            self.reader.write_back()
+            self.last_bound, self.last_copies = bound, self.reader.copies
+            return results
+        finally:
+            self.drop_shares()
+            self.reader.forget()
+            self.arena.leave()
+
+    def __call__(self, *args, **kwargs):
+        """Run the method on positional inputs and inputs by name; nested lists, tuples and dicts are flattened."""
+        inputs = list(args)
+        if any(isinstance(item, (list, tuple, dict)) for item in (*args, *kwargs.values())):
+            from torch.utils._pytree import tree_leaves
+
+            return self.execute(tree_leaves((args, kwargs)))
+        names = [entry.name for entry in self.section.inputs]
+        for name in names[len(inputs):] if kwargs else ():
+            if name not in kwargs:
+                raise InputTypeError(f"input {name!r} is missing; the method's inputs are {', '.join(names)}")
+            inputs.append(kwargs.pop(name))
+        if kwargs:
+            raise InputTypeError(f"{next(iter(kwargs))!r} is no further input; the method's inputs are {', '.join(names)}")
+        return self.execute(inputs)
+
+    cdef list check_given(self, object outputs):
+        """One entry an output of the program: the caller's tensor to write into, or None."""
+        if outputs is None:
+            return [None] * len(self.section.outputs)
+        visible = sum(not entry.hidden for entry in self.section.outputs)
+        if not isinstance(outputs, (list, tuple)) or len(outputs) != visible:
+            raise InputError(f"outputs must be a list of {visible} tensors or Nones, as many as the method returns")
+        remaining = iter(outputs)
+        given = [None if entry.hidden else next(remaining) for entry in self.section.outputs]
+        for position, tensor in enumerate(given):
+            if tensor is not None:
+                self.check_given_type(position, tensor)
+        return given
+
+    def check_given_type(self, int position, tensor):
+        """Refuse a tensor for an output that cannot hold it whatever the shapes are."""
+        import torch
+
+        entry = self.section.outputs[position]
+        if entry.value < 0:
+            raise InputTypeError(f"output {position} is a number: pass None for it")
+        if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+            raise InputTypeError(f"output {position} needs a dense CPU torch.Tensor or None, got {type(tensor).__name__}")
+        expected = dtype_name(self.section.values[entry.value].dtype)
+        if str(tensor.dtype) != f"torch.{expected}":
+            raise InputTypeError(f"the tensor for output {position} has dtype {tensor.dtype}, the output has {expected}")
+
+    cdef BoundShape choose_plan(self):
+        """Find the plan of the inputs just read: the current one, one from the cache, or a new one."""
+        cdef BoundShape bound, oldest
+        cdef size_t nbytes = self.binder.key_length * sizeof(int64_t)
+        self.last_cached = True
+        if self.current is not None and memcmp(self.reader.key.data(), self.current_key.data(), nbytes) == 0:
+            return self.current
+        key = (<char*> self.reader.key.data())[:nbytes]
+        found = self.cache.get(key)
+        if found is not None:
+            self.cache.move_to_end(key)
+            return <BoundShape> found
+        self.last_cached = False
+        bound = self.binder.bind(self.reader.key.data())
+        self.cache[key] = bound
+        self.cached_bytes += bound.footprint()
+        while self.cached_bytes > self.cache_limit and len(self.cache) > 1:
+            oldest = <BoundShape> self.cache.popitem(last=False)[1]
+            self.cached_bytes -= oldest.footprint()
+        return bound
+
+    cdef int rebind(self, BoundShape bound) except -1:
+        """Give every native tensor the sizes and the address of this plan."""
+        cdef int i, position
+        cdef char* base = self.arena.base_address
+        self.current = None
+        for position in range(<int> self.addresses.size()):
+            # Inputs and outputs get theirs for each run; until then any valid address will do.
+            self.addresses[position] = base if self.fixed[position] == NULL else self.fixed[position]
+        for i in range(<int> self.binder.planned.size()):
+            self.addresses[self.binder.planned[i]] = base + bound.offsets[i]
+        for position in range(<int> self.addresses.size()):
+            self.addresses[position] = self.addresses[self.binder.storage[position]]
+        self.native.c_obj.rebind(bound.sizes.data(), self.addresses.data())
+        self.current = bound
+        self.current_key = self.reader.key
+        return 0
+
+    cdef int point_inputs(self) except -1:
+        """Point input tensors at the caller's memory and set int inputs."""
+        cdef int position, slot
+        cdef void* address
+        for position in range(<int> self.binder.input_values.size()):
+            slot = self.binder.input_values[position]
+            if slot >= 0:
+                address = self.reader.address(position)
+                # An empty tensor may have no memory at all, but kernels expect an address.
+                self.native.c_obj.set_address(slot, self.arena.base_address if address == NULL else address)
+            elif self.binder.key_start[position] >= 0:
+                self.native.c_obj.set_int(
+                    self.section.inputs[position].index, self.reader.key[self.binder.key_start[position]]
+                )
+        return 0
+
+    cdef int point_outputs(self, list given) except -1:
+        """Give every output's owner memory: the caller's where it can be written directly, else a fresh block."""
+        cdef int i, owner
+        cdef void* address
+        direct = {}
+        for position, tensor in enumerate(given):
+            if tensor is not None:
+                self.check_given_shape(position, tensor)
+                owner = self.binder.storage[self.section.outputs[position].value]
+                if self.writes_directly(position, tensor):
+                    direct.setdefault(owner, tensor)
+        for i in range(<int> self.output_owners.size()):
+            owner = self.output_owners[i]
+            if direct and owner in direct:
+                address = <void*> <size_t> direct[owner].data_ptr()
+            else:
+                self.shares[i] = new_share(self.arena, <size_t> self.current.nbytes[owner])
+                address = self.shares[i].address
+            self.native.c_obj.set_address(owner, self.arena.base_address if address == NULL else address)
+        return 0
+
+    def check_given_shape(self, int position, tensor):
+        """Refuse a tensor for an output of another shape."""
+        cdef int slot = self.section.outputs[position].value
+        cdef int start = self.binder.start[slot]
+        shape = [self.current.sizes[start + d] for d in range(self.binder.rank[slot])]
+        if list(tensor.shape) != shape:
+            raise InputError(f"the tensor for output {position} has shape {list(tensor.shape)}, the output has {shape}")
+
+    def writes_directly(self, int position, tensor):
+        """Whether the output's own memory can be the caller's tensor: same layout, and no input lies there."""
+        cdef int slot = self.section.outputs[position].value
+        cdef int owner = self.binder.storage[slot]
+        cdef int start = self.binder.start[slot]
+        order = [self.binder.dim_orders[start + d] for d in range(self.binder.rank[slot])]
+        if self.binder.kind[owner] != OUTPUT or not tensor.permute(order).is_contiguous():
+            return False
+        begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
+        if end - begin != self.current.nbytes[owner] or begin % tensor.element_size():
+            return False
+        return not any(item.data_ptr() < end and begin < item.data_ptr() + item.nbytes for item in self.reader.held)
+
+    cdef list collect(self, list given):
+        """Turn what the program returned into results."""
+        cdef int position = 0
+        cdef list results = []
+        for entry in self.section.outputs:
+            if not entry.hidden:
+                if entry.scalar == Scalar.TENSOR:
+                    results.append(self.tensor_result(position, entry, given[position]))
+                else:
+                    results.append(self.native.scalar(entry.index))
+            position += 1
+        return results
+
+    cdef object tensor_result(self, int position, object entry, object given):
+        """Hand out one output: its own block, the caller's tensor, or a copy of memory that is not the caller's."""
+        cdef TensorView view
+        cdef HeapShare* share
+        cdef int i
+        if not self.native.c_obj.view(entry.index, &view):
+            raise PlanError(f"outputs[{position}]: value {entry.index} of the program is not a tensor")
+        if given is not None:
+            return self.fill_given(position, given, <size_t> view.data, view.nbytes)
+        for i in range(<int> self.shares.size()):
+            share = self.shares[i]
+            if share != NULL and share.address <= view.data and <char*> view.data <= <char*> share.address + share.nbytes:
+                return share_tensor(share, view.data, view.dtype, view.rank, view.sizes, view.strides)
+        # It is an input, a constant, a state or another output's tensor of the caller: results never alias those.
+        self.reader.copies.append(allow_copy(f"output {position} is memory that stays with its owner", view.nbytes))
+        share = new_share(self.arena, view.nbytes)
+        try:
+            memcpy(share.address, view.data, view.nbytes)
+            return share_tensor(share, share.address, view.dtype, view.rank, view.sizes, view.strides)
+        finally:
+            drop_share(share)
+
+    def fill_given(self, int position, tensor, size_t address, size_t nbytes):
+        """Make sure that the caller's tensor holds the output and return it."""
+        cdef int slot = self.section.outputs[position].value
+        cdef int start = self.binder.start[slot]
+        if nbytes == 0 or tensor.data_ptr() == address:
+            return tensor
+        import torch
+
+        self.reader.copies.append(allow_copy(f"output {position} goes into a tensor it could not be written to", nbytes))
+        order = [self.binder.dim_orders[start + d] for d in range(self.binder.rank[slot])]
+        permuted = tensor.detach().permute(order)
+        dense = torch.empty(permuted.shape, dtype=tensor.dtype)
+        memcpy(<void*> <size_t> dense.data_ptr(), <void*> address, nbytes)
+        permuted.copy_(dense)
+        return tensor
+
+    cdef void drop_shares(self) noexcept:
+        """Let go of the output blocks of the call; result tensors keep theirs."""
+        cdef int i
+        for i in range(<int> self.shares.size()):
+            if self.shares[i] != NULL:
+                drop_share(self.shares[i])
+                self.shares[i] = NULL
+
+    def plan_for(self, shapes):
+        """Plan without running.
+
+        Parameters
+        ----------
+        shapes : sequence or mapping
+            Sizes of each tensor input (an int for an int input that is a symbol), in order or by input name.
+
+        Returns
+        -------
+        MemoryPlan
+            Peak, lower bound, and every buffer with its place and lifetime.
+        """
+        cdef BoundShape bound
+        cdef vector[int64_t] key
+        wanted = [entry for position, entry in enumerate(self.section.inputs) if self.binder.key_start[position] >= 0]
+        if hasattr(shapes, "keys"):
+            missing = [entry.name for entry in wanted if entry.name not in shapes]
+            if missing or len(shapes) != len(wanted):
+                raise InputError(f"shapes must name each of {', '.join(entry.name for entry in wanted)} once")
+            shapes = [shapes[entry.name] for entry in wanted]
+        if len(shapes) != len(wanted):
+            names = ", ".join(entry.name for entry in wanted)
+            raise InputError(f"expected {len(wanted)} shapes ({names}), got {len(shapes)}")
+        flat = [size for entry, shape in zip(wanted, shapes) for size in self.checked_shape(entry, shape)]
+        key.resize(max(len(flat), 1))
+        for position, size in enumerate(flat):
+            key[position] = size
+        self.arena.enter()   # the binder's scratch is shared with running calls
+        try:
+            bound = self.binder.bind(key.data())
+        finally:
+            self.arena.leave()
+        return self.describe(bound, tuple(shape if isinstance(shape, int) else tuple(shape) for shape in shapes))
+
+    def checked_shape(self, entry, shape):
+        """Return the sizes that one entry of `plan_for` stands for."""
+        rank = len(self.section.values[entry.value].sizes) if entry.value >= 0 else None
+        sizes = [shape] if rank is None else list(shape) if hasattr(shape, "__iter__") else None
+        if sizes is None or (rank is not None and len(sizes) != rank):
+            raise InputError(f"the shape of input {entry.name!r} must have {rank} sizes, got {shape!r}")
+        if not all(isinstance(size, int) and 0 <= size < 2**63 for size in sizes):
+            raise InputError(f"the shape of input {entry.name!r} must consist of sizes >= 0, got {shape!r}")
+        return sizes
+
+    def describe(self, BoundShape bound, shapes):
+        """Make a plan readable."""
+        cdef int i, d, position
+        buffers = []
+        for i in range(<int> self.binder.planned.size()):
+            position = self.binder.planned[i]
+            value = self.section.values[position]
+            start = self.binder.start[position]
+            shape = tuple(bound.sizes[start + d] for d in range(self.binder.rank[position]))
+            buffers.append(
+                PlannedBuffer(
+                    value.name, bound.offsets[i], bound.nbytes[position], value.first, value.last, value.dtype, shape,
+                    value.definition,
+                )
+            )
+        return MemoryPlan(
+            self.name, shapes, bound.peak, bound.lower_bound, bound.output_bytes, self.state_bytes, bound.plan_ns,
+            tuple(buffers), self.labels,
+        )
+
+    @property
+    def last_run(self):
+        """Figures of the last successful run (RunStats); None before the first."""
+        if self.last_bound is None:
+            return None
+        return RunStats(
+            self.last_bound.peak, self.last_bound.lower_bound, self.last_bound.output_bytes, self.state_bytes, 0,
+            self.scratch_outside, 0 if self.last_cached else self.last_bound.plan_ns, bool(self.last_cached), 1,
+            tuple(self.last_copies),
+        )
+
+    @property
+    def cached_plans(self):
+        """Number of plans in the cache."""
+        return len(self.cache)
+
+    def trim(self):
+        """Drop cached plans, load the method's delegates anew and give unused pages of the arena back."""
+        self.arena.enter()
+        try:
+            self.cache.clear()
+            self.cached_bytes = 0
+            self.load()
+        finally:
+            self.arena.leave()
+        self.arena.trim()

@@ -1,0 +1,73 @@
+"""Declarations of etarena/native/*.h. Nothing here but signatures; only _runtime.pyx links against ExecuTorch."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libcpp cimport bool as cbool
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+cdef extern from "runtime_guard.h" namespace "etarena" nogil:
+    cdef cppclass Failure:
+        uint32_t code
+        cbool aborted
+        string log
+    void install_runtime_guard() noexcept
+
+cdef extern from "plan_backend.h" namespace "etarena" nogil:
+    cdef cppclass PlanPayload:
+        const void* data
+        size_t size
+    cbool register_plan_backend() noexcept
+
+cdef extern from "method_handle.h" namespace "etarena" nogil:
+    cdef struct TensorView:
+        void* data
+        const int32_t* sizes
+        const int32_t* strides
+        const uint8_t* dim_order
+        int32_t rank
+        int32_t dtype
+        int32_t dynamism
+        size_t nbytes
+
+    cdef cppclass ByteSpan "executorch::runtime::Span<uint8_t>":
+        ByteSpan(uint8_t*, size_t)
+
+    cdef cppclass MethodDescription:
+        vector[int64_t] planned_bytes
+        vector[string] backends
+        size_t instructions
+
+    cdef cppclass ProgramHandle:
+        ProgramHandle(const void* data, size_t size) except +
+        cbool open(Failure* failure) noexcept
+        size_t methods() noexcept
+        cbool method_name(size_t position, string* name, Failure* failure) noexcept
+        cbool describe(const char* name, MethodDescription* out, Failure* failure) noexcept
+
+    cdef cppclass MethodHandle:
+        MethodHandle(vector[ByteSpan] buffers) except +
+        cbool load(ProgramHandle& program, const char* name, PlanPayload* payload, Failure* failure) noexcept
+        size_t values() noexcept
+        size_t inputs() noexcept
+        size_t outputs() noexcept
+        size_t input_value(size_t position) noexcept
+        size_t output_value(size_t position) noexcept
+        uint32_t tag(size_t value) noexcept
+        void attach(const int32_t* indices, size_t count) except +
+        void rebind(const int32_t* sizes, char** addresses) noexcept
+        void set_address(size_t slot, void* address) noexcept
+        void mark_input_set(size_t position) noexcept
+        void set_int(size_t value, int64_t number) noexcept
+        cbool execute(Failure* failure) noexcept
+        cbool set_input_tensor(
+            size_t position, int dtype, int rank, int32_t* sizes, uint8_t* order, int32_t* strides, void* data,
+            Failure* failure
+        ) noexcept
+        cbool set_input_int(size_t position, int64_t number, Failure* failure) noexcept
+        cbool set_input_double(size_t position, double number, Failure* failure) noexcept
+        cbool set_input_bool(size_t position, cbool number, Failure* failure) noexcept
+        cbool set_output_address(size_t position, void* address, size_t nbytes, Failure* failure) noexcept
+        cbool view(size_t value, TensorView* out) noexcept
+        int64_t int_value(size_t value) noexcept
+        double double_value(size_t value) noexcept
+        cbool bool_value(size_t value) noexcept

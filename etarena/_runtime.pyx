@@ -1,0 +1,242 @@
+# distutils: language = c++
+"""Owners of ExecuTorch's native Program and Method. The only module that links against ``libexecutorch.so``."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from etarena._native cimport (
+    ByteSpan,
+    Failure,
+    MethodDescription,
+    MethodHandle,
+    PlanPayload,
+    ProgramHandle,
+    TensorView,
+    install_runtime_guard,
+    register_plan_backend,
+)
+
+from .allocator.errors import PlanError
+from .failures import native_failure
+
+cdef enum:
+    TAG_NONE = 0
+    TAG_TENSOR = 1
+    TAG_DOUBLE = 3
+    TAG_INT = 4
+    TAG_BOOL = 5
+
+install_runtime_guard()
+if not register_plan_backend():
+    raise ImportError("ExecuTorch refused the backend EtarenaPlan: is another copy of etarena loaded?")
+
+
+cdef object failure_of(str action, Failure& failure, object labels=()):
+    return native_failure(action, failure.code, (<bytes> failure.log).decode(errors="replace"), labels)
+
+
+cdef class NativeProgram:
+    """A program over the bytes of a ``.pte`` file, which it keeps alive.
+
+    Parameters
+    ----------
+    source
+        Anything with the buffer protocol; read in place, never written.
+
+    Raises
+    ------
+    RuntimeFailure
+        If the bytes are not a program that this version of ExecuTorch reads.
+    """
+
+    def __cinit__(self, source):
+        cdef Failure failure
+        cdef bint opened
+        PyObject_GetBuffer(source, &self.source, PyBUF_SIMPLE)
+        self.source_held = True
+        self.c_obj = new ProgramHandle(self.source.buf, <size_t> self.source.len)
+        with nogil:
+            opened = self.c_obj.open(&failure)
+        if not opened:
+            raise failure_of("loading the program", failure)
+
+    def __dealloc__(self):
+        del self.c_obj
+        if self.source_held:
+            PyBuffer_Release(&self.source)
+
+    @property
+    def method_names(self):
+        """Names of the methods, in the order of the file."""
+        cdef Failure failure
+        cdef string name
+        names = []
+        for position in range(self.c_obj.methods()):
+            if not self.c_obj.method_name(position, &name, &failure):
+                raise failure_of("reading the method names", failure)
+            names.append((<bytes> name).decode())
+        return names
+
+    def describe(self, str name):
+        """Return (bytes of each buffer planned ahead of time, backend ids, number of instructions) of a method."""
+        cdef Failure failure
+        cdef MethodDescription found
+        encoded = name.encode()
+        if not self.c_obj.describe(encoded, &found, &failure):
+            raise failure_of(f"reading method {name!r}", failure)
+        return list(found.planned_bytes), [(<bytes> item).decode() for item in found.backends], found.instructions
+
+
+cdef class NativeMethod:
+    """A loaded method.
+
+    Parameters
+    ----------
+    program
+        The program it belongs to.
+    name
+        The method's name.
+    blocks
+        Writable buffers for the memory planned ahead of time, as many and as large as `NativeProgram.describe` says.
+
+    Raises
+    ------
+    RuntimeFailure
+        If ExecuTorch cannot load it: an unknown backend or operator, damaged data.
+    """
+
+    def __cinit__(self, NativeProgram program not None, str name not None, list blocks not None):
+        cdef Failure failure
+        cdef PlanPayload payload
+        cdef vector[ByteSpan] buffers
+        cdef uint8_t[::1] memory
+        cdef bint loaded
+        self.program, self.name, self.blocks = program, name, blocks
+        for block in blocks:
+            memory = block
+            buffers.push_back(ByteSpan(&memory[0] if memory.shape[0] else NULL, <size_t> memory.shape[0]))
+        encoded = name.encode()
+        cdef const char* c_name = encoded
+        self.c_obj = new MethodHandle(buffers)
+        with nogil:
+            loaded = self.c_obj.load(program.c_obj[0], c_name, &payload, &failure)
+        if not loaded:
+            raise failure_of(f"loading method {name!r}", failure)
+        if payload.data != NULL:
+            self.payload = (<const char*> payload.data)[:payload.size]
+
+    def __dealloc__(self):
+        cdef MethodHandle* handle = self.c_obj
+        self.c_obj = NULL
+        if handle != NULL and not self.poisoned:
+            with nogil:
+                del handle
+
+    @property
+    def inputs(self):
+        """Value index of each input."""
+        return [self.c_obj.input_value(position) for position in range(self.c_obj.inputs())]
+
+    @property
+    def outputs(self):
+        """Value index of each output."""
+        return [self.c_obj.output_value(position) for position in range(self.c_obj.outputs())]
+
+    @property
+    def values(self):
+        """Number of values of the method."""
+        return self.c_obj.values()
+
+    def tensor(self, size_t value):
+        """Return (dtype code, sizes, dim order, dynamism, address, bytes) of a value now, None if it is no tensor."""
+        cdef TensorView view
+        if value >= self.c_obj.values() or not self.c_obj.view(value, &view):
+            return None
+        sizes = tuple(view.sizes[d] for d in range(view.rank))
+        order = tuple(view.dim_order[d] for d in range(view.rank))
+        return view.dtype, sizes, order, view.dynamism, <size_t> view.data, view.nbytes
+
+    cdef int attach(self, const int32_t* indices, const int32_t* ranks, const int32_t* dtypes, int count) except -1:
+        """Choose the values that are bound at run time, after checking that the file agrees with the plan."""
+        cdef TensorView view
+        cdef int i
+        for i in range(count):
+            if indices[i] < 0 or <size_t> indices[i] >= self.c_obj.values():
+                raise PlanError(f"values[{i}].index: the program has no value {indices[i]}")
+            if not self.c_obj.view(<size_t> indices[i], &view):
+                raise PlanError(f"values[{i}].index: value {indices[i]} of the program is not a tensor")
+            if view.rank != ranks[i] or view.dtype != dtypes[i]:
+                raise PlanError(
+                    f"values[{i}]: the program has rank {view.rank} and dtype code {view.dtype}, "
+                    f"the plan {ranks[i]} and {dtypes[i]}"
+                )
+        self.c_obj.attach(indices, <size_t> count)
+        return 0
+
+    cdef int run(self, object labels) except -1:
+        """Execute with whatever is bound, without the GIL."""
+        cdef Failure failure
+        cdef bint done
+        with nogil:
+            done = self.c_obj.execute(&failure)
+        if done:
+            return 0
+        # After a failed check the method is in the middle of a run and may hold locks: leave it alone for ever.
+        self.poisoned = failure.aborted
+        raise failure_of(f"method {self.name!r}", failure, labels)
+
+    def set_tensor_input(self, size_t position, int dtype, sizes, order, size_t address):
+        """Hand input `position` to ExecuTorch: row of sizes in the given dim order at `address`."""
+        cdef Failure failure
+        cdef vector[int32_t] c_sizes = sizes
+        cdef vector[uint8_t] c_order = order
+        cdef vector[int32_t] c_strides = [0] * len(sizes)
+        step = 1
+        for d in reversed(order):
+            c_strides[d] = step
+            step *= max(sizes[d], 1)
+        if not self.c_obj.set_input_tensor(
+            position, dtype, <int> c_sizes.size(), c_sizes.data(), c_order.data(), c_strides.data(),
+            <void*> address, &failure,
+        ):
+            raise failure_of(f"input {position} of method {self.name!r}", failure)
+
+    def set_number_input(self, size_t position, value):
+        """Hand an int, float or bool to ExecuTorch."""
+        cdef Failure failure
+        cdef bint done
+        if isinstance(value, bool):
+            done = self.c_obj.set_input_bool(position, value, &failure)
+        elif isinstance(value, int):
+            done = self.c_obj.set_input_int(position, value, &failure)
+        else:
+            done = self.c_obj.set_input_double(position, value, &failure)
+        if not done:
+            raise failure_of(f"input {position} of method {self.name!r}", failure)
+
+    def set_output(self, size_t position, size_t address, size_t nbytes):
+        """Give an output that has no planned memory an address with room for `nbytes` bytes."""
+        cdef Failure failure
+        if not self.c_obj.set_output_address(position, <void*> address, nbytes, &failure):
+            raise failure_of(f"output {position} of method {self.name!r}", failure)
+
+    def execute(self, labels=()):
+        """Run the method on what has been set."""
+        self.run(labels)
+
+    def number(self, size_t value):
+        """Return the Python number in a value, None for anything else."""
+        return self.scalar(value) if value < self.c_obj.values() else None
+
+    cdef object scalar(self, size_t value):
+        """Return the Python number in a value, None for anything else."""
+        tag = self.c_obj.tag(value)
+        if tag == TAG_INT:
+            return self.c_obj.int_value(value)
+        if tag == TAG_DOUBLE:
+            return self.c_obj.double_value(value)
+        if tag == TAG_BOOL:
+            return bool(self.c_obj.bool_value(value))
+        return None

@@ -1,0 +1,289 @@
+# distutils: language = c++
+"""Tensors across the border: what a caller passes in, read in place, and results on arena memory, handed out.
+
+Both directions speak DLPack's C exchange table, which torch offers since 2.10: no Python-level tensor work on the way.
+"""
+
+from cpython.buffer cimport PyBUF_RECORDS_RO, Py_buffer, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+
+from etarena.allocator.arena cimport Arena
+
+from .allocator.errors import InputTypeError
+
+cdef extern from "Python.h":
+    int Py_IsInitialized() nogil
+
+cdef extern from "heap_share.h" namespace "etarena" nogil:
+    void add_user(HeapShare* share)
+    bint remove_user(HeapShare* share)
+    bint readable_range(const void* address, size_t nbytes)
+
+
+cdef struct ResultTensor:              # one result: the DLPack record torch owns, then its sizes and strides
+    DLManagedTensorVersioned managed
+    HeapShare* share
+
+
+cdef struct BorrowedBuffer:            # a caller's buffer seen as a tensor
+    DLManagedTensorVersioned managed
+    Py_buffer view
+
+
+cdef DLPackExchangeAPI* exchange = NULL
+cdef object torch_tensor = None
+cdef object torch_module = None
+
+
+cdef int load_torch() except -1:
+    """Import torch on first use and find its exchange table."""
+    global exchange, torch_tensor, torch_module
+    import torch
+
+    table = <DLPackExchangeAPI*> PyCapsule_GetPointer(torch.Tensor.__dlpack_c_exchange_api__, "dlpack_exchange_api")
+    if table.version.major != 1:
+        raise ImportError(f"torch speaks DLPack {table.version.major}, etarena speaks DLPack 1: use torch 2.13")
+    torch_module, torch_tensor, exchange = torch, torch.Tensor, table
+    return 0
+
+
+cdef int dtype_code(DLDataType dtype) noexcept nogil:
+    if dtype.lanes != 1:
+        return -1
+    if dtype.code == DLPACK_FLOAT:
+        return 6 if dtype.bits == 32 else 5 if dtype.bits == 16 else 7 if dtype.bits == 64 else -1
+    if dtype.code == DLPACK_INT:
+        return 4 if dtype.bits == 64 else 3 if dtype.bits == 32 else 2 if dtype.bits == 16 else 1 if dtype.bits == 8 else -1
+    if dtype.code == DLPACK_UINT:
+        return (
+            0 if dtype.bits == 8 else 27 if dtype.bits == 16 else 28 if dtype.bits == 32
+            else 29 if dtype.bits == 64 else -1
+        )
+    if dtype.code == DLPACK_BOOL:
+        return 11 if dtype.bits == 8 else -1
+    if dtype.code == DLPACK_BFLOAT:
+        return 15 if dtype.bits == 16 else -1
+    if dtype.code == DLPACK_COMPLEX:
+        return 9 if dtype.bits == 64 else 10 if dtype.bits == 128 else 8 if dtype.bits == 32 else -1
+    return -1
+
+
+cdef DLDataType dlpack_dtype(int code) noexcept nogil:
+    """Give the DLPack type of an ExecuTorch ScalarType; bits 0 when there is none."""
+    cdef DLDataType out
+    out.lanes = 1
+    out.bits = 0
+    out.code = DLPACK_INT
+    if 1 <= code <= 4:
+        out.bits = 8 << (code - 1)
+    elif 5 <= code <= 7:
+        out.code, out.bits = DLPACK_FLOAT, 16 << (code - 5)
+    elif code == 0:
+        out.code, out.bits = DLPACK_UINT, 8
+    elif code == 11:
+        out.code, out.bits = DLPACK_BOOL, 8
+    elif code == 15:
+        out.code, out.bits = DLPACK_BFLOAT, 16
+    elif 27 <= code <= 29:
+        out.code, out.bits = DLPACK_UINT, 16 << (code - 27)
+    elif 8 <= code <= 10:
+        out.code, out.bits = DLPACK_COMPLEX, 32 << (code - 8)
+    return out
+
+
+cdef DLDataType buffer_dtype(const Py_buffer* view):
+    """Give the DLPack type of a buffer's items; bits 0 when it has none."""
+    cdef DLDataType out
+    out.lanes = 1
+    out.bits = <uint8_t> (view.itemsize * 8)
+    text = (<bytes> view.format).decode() if view.format != NULL else "B"
+    text = text.lstrip("@=<")
+    if text in ("b", "h", "i", "l", "q", "n"):
+        out.code = DLPACK_INT
+    elif text in ("B", "H", "I", "L", "Q", "N"):
+        out.code = DLPACK_UINT
+    elif text in ("e", "f", "d"):
+        out.code = DLPACK_FLOAT
+    elif text == "?":
+        out.code = DLPACK_BOOL
+    elif text in ("Ze", "Zf", "Zd"):
+        out.code = DLPACK_COMPLEX
+    else:
+        out.bits = 0
+    return out
+
+
+cdef void release_buffer(DLManagedTensorVersioned* managed) noexcept nogil:
+    cdef BorrowedBuffer* borrowed = <BorrowedBuffer*> managed.manager_ctx
+    if not Py_IsInitialized():
+        return
+    with gil:
+        PyBuffer_Release(&borrowed.view)
+    free(borrowed)
+
+
+cdef object buffer_tensor(object value, str name):
+    """See a buffer (NumPy array, memoryview, arena block, ...) as a tensor on the same memory, read-only or not."""
+    cdef BorrowedBuffer* borrowed
+    cdef int rank, d
+    cdef void* result = NULL
+    cdef Py_buffer view
+    PyObject_GetBuffer(value, &view, PyBUF_RECORDS_RO)
+    rank = view.ndim
+    dtype = buffer_dtype(&view)
+    strided = all(view.strides[d] % view.itemsize == 0 for d in range(rank))
+    if dtype.bits == 0 or not strided:
+        kind = (<bytes> view.format).decode()
+        PyBuffer_Release(&view)
+        raise InputTypeError(f"input {name!r}: a buffer of items {kind!r} cannot be read as a tensor; convert it first")
+    borrowed = <BorrowedBuffer*> malloc(sizeof(BorrowedBuffer) + 2 * rank * sizeof(int64_t))
+    if borrowed == NULL:
+        PyBuffer_Release(&view)
+        raise MemoryError
+    borrowed.view = view
+    dims = <int64_t*> (borrowed + 1)
+    for d in range(rank):
+        dims[d] = view.shape[d]
+        dims[rank + d] = view.strides[d] // view.itemsize
+    fill_managed(&borrowed.managed, borrowed, release_buffer, view.buf, dtype, rank, dims)
+    exchange.managed_tensor_to_py_object_no_sync(&borrowed.managed, &result)
+    tensor = <object> <PyObject*> result
+    Py_DECREF(tensor)
+    return tensor
+
+
+cdef void fill_managed(
+    DLManagedTensorVersioned* managed, void* context, void (*deleter)(DLManagedTensorVersioned*) noexcept nogil,
+    void* data, DLDataType dtype, int rank, int64_t* dims,
+) noexcept nogil:
+    managed.version.major, managed.version.minor = 1, 0
+    managed.manager_ctx, managed.deleter, managed.flags = context, deleter, 0
+    managed.dl_tensor.data, managed.dl_tensor.byte_offset = data, 0
+    managed.dl_tensor.device.device_type, managed.dl_tensor.device.device_id = DLPACK_CPU, 0
+    managed.dl_tensor.ndim, managed.dl_tensor.dtype = rank, dtype
+    managed.dl_tensor.shape, managed.dl_tensor.strides = dims, dims + rank
+
+
+cdef object as_torch_tensor(object value, str name):
+    """See `value` as a torch tensor on the same memory; InputTypeError if it is nothing like a tensor."""
+    if exchange == NULL:
+        load_torch()
+    if not isinstance(value, torch_tensor):
+        if PyObject_CheckBuffer(value):
+            return buffer_tensor(value, name)
+        if hasattr(value, "__dlpack__"):
+            value = torch_module.from_dlpack(value)
+        else:
+            raise InputTypeError(
+                f"input {name!r}: expected a tensor, a NumPy array or anything with __dlpack__ or the buffer protocol, "
+                f"got {type(value).__name__}"
+            )
+    if value.is_neg() or value.is_conj():
+        value = value.resolve_conj().resolve_neg()
+    return value
+
+
+cdef int read_tensor(object tensor, str name, DLTensor* out) except -1:
+    """Read where a torch tensor lies and how. Valid while the tensor lives."""
+    try:
+        exchange.dltensor_from_py_object_no_sync(<void*> <PyObject*> tensor, out)
+    except Exception as error:
+        raise InputTypeError(
+            f"input {name!r}: a tensor on device {tensor.device} with layout {tensor.layout} cannot be read: {error}"
+        ) from error
+    if out.device.device_type != DLPACK_CPU:
+        raise InputTypeError(f"input {name!r}: the tensor is on device {tensor.device}, move it to the CPU first")
+    return 0
+
+
+cdef bint has_layout(const DLTensor* tensor, const uint8_t* dim_order) noexcept nogil:
+    """Whether the tensor is dense in this dim order. Dimensions of size 1 fit any order."""
+    cdef int64_t step = 1
+    cdef int i, d
+    for d in range(tensor.ndim):
+        if tensor.shape[d] == 0:
+            return True
+    for i in range(tensor.ndim - 1, -1, -1):
+        d = dim_order[i]
+        if tensor.shape[d] != 1:
+            if (tensor.strides[d] if tensor.strides != NULL else row_major_stride(tensor, d)) != step:
+                return False
+        step *= tensor.shape[d]
+    return True
+
+
+cdef int64_t row_major_stride(const DLTensor* tensor, int dim) noexcept nogil:
+    cdef int64_t step = 1
+    cdef int d
+    for d in range(dim + 1, tensor.ndim):
+        step *= tensor.shape[d]
+    return step
+
+
+cdef bint readable_behind(const void* address, size_t nbytes) noexcept nogil:
+    return readable_range(address, nbytes)
+
+
+cdef HeapShare* new_share(Arena arena, size_t nbytes) except NULL:
+    """Take a block from the arena's heap, with one user: the caller."""
+    cdef HeapShare* share = <HeapShare*> malloc(sizeof(HeapShare))
+    if share == NULL:
+        raise MemoryError
+    try:
+        share.address = arena.heap_alloc(nbytes, 64)
+    except BaseException:
+        free(share)
+        raise
+    share.arena, share.nbytes = <void*> arena, nbytes
+    share.users.store(1)
+    Py_INCREF(arena)
+    return share
+
+
+cdef void drop_share(HeapShare* share) noexcept nogil:
+    """One user less; the last one gives the block back. Callable without the GIL, as torch may."""
+    if not remove_user(share):
+        return
+    if not Py_IsInitialized():   # the interpreter is gone, and with it the arena: leak on purpose
+        return
+    with gil:
+        arena = <Arena> <PyObject*> share.arena
+        arena.heap_free(share.address)
+        Py_DECREF(arena)
+    free(share)
+
+
+cdef void release_result(DLManagedTensorVersioned* managed) noexcept nogil:
+    cdef ResultTensor* result = <ResultTensor*> managed.manager_ctx
+    drop_share(result.share)
+    free(result)
+
+
+cdef object share_tensor(
+    HeapShare* share, void* data, int dtype, int rank, const int32_t* sizes, const int32_t* strides
+):
+    """Make a torch tensor at `data` inside the share's block; the tensor becomes one more user of it."""
+    cdef int d
+    cdef void* out = NULL
+    if exchange == NULL:
+        load_torch()
+    kind = dlpack_dtype(dtype)
+    if kind.bits == 0:
+        raise InputTypeError(f"torch has no dtype for ExecuTorch's dtype code {dtype}")
+    result = <ResultTensor*> malloc(sizeof(ResultTensor) + 2 * rank * sizeof(int64_t))
+    if result == NULL:
+        raise MemoryError
+    dims = <int64_t*> (result + 1)
+    for d in range(rank):
+        dims[d] = sizes[d]
+        dims[rank + d] = strides[d]
+    result.share = share
+    fill_managed(&result.managed, result, release_result, data, kind, rank, dims)
+    add_user(share)
+    exchange.managed_tensor_to_py_object_no_sync(&result.managed, &out)
+    tensor = <object> <PyObject*> out
+    Py_DECREF(tensor)   # the table hands out a new reference
+    return tensor

@@ -1,0 +1,82 @@
+"""``etarena export``: a model becomes a .pte file that runs at any size."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from .command import Answer, Command, step
+from .describe import describe_method, print_method
+from .dynamic import FORMS, dynamic_shapes
+from .source import Source, load_source
+from .units import bytes_text
+
+if TYPE_CHECKING:
+    from ..allocator.plan import Method
+
+
+@click.command(cls=Command)
+@click.argument("source")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The .pte to write."
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["cpu", "xnnpack"]),
+    default="cpu",
+    show_default=True,
+    help="Lower what it supports to this backend; the rest runs on the CPU kernels.",
+)
+@click.option(
+    "--dynamic",
+    "dynamic",
+    multiple=True,
+    metavar="SPEC",
+    help=f"A dimension that may vary: {FORMS}. Replaces the dynamic_shapes of SOURCE. Repeatable.",
+)
+def export(source: str, output: Path, backend: str, dynamic: tuple[str, ...]) -> Answer:
+    """Export SOURCE for run-time memory planning.
+
+    SOURCE is an archive of torch.export.save (model.pt2), or MODULE:CALLABLE or FILE.py:CALLABLE that returns
+    (model, args[, kwargs[, dynamic_shapes]]).
+    """
+    with step(f"Loading {source}"):
+        loaded = load_source(source)
+    shapes = _shapes(loaded, list(dynamic))
+    with step("Exporting"):
+        exported = _export(loaded, shapes, backend)
+    exported.save(output)
+    return _answer(output, exported.plan("forward"))
+
+
+def _shapes(source: Source, dynamic: list[str]) -> Any:
+    if not dynamic:
+        return source.dynamic_shapes
+    if source.exported:
+        raise click.UsageError("--dynamic needs a model: the shapes of a .pt2 are fixed when it is made")
+    return dynamic_shapes(source.model, source.args, source.kwargs, dynamic)
+
+
+def _export(source: Source, shapes: Any, backend: str) -> Any:
+    import etarena
+
+    partitioners: list[Any] = []
+    if backend == "xnnpack":
+        from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+        partitioners = [XnnpackPartitioner()]
+    if source.exported:
+        return etarena.export(source.model, (), partitioners=partitioners)
+    return etarena.export(source.model, source.args, source.kwargs or None, shapes, partitioners=partitioners)
+
+
+def _answer(output: Path, method: "Method") -> Answer:
+    nbytes = output.stat().st_size
+    data = {"path": str(output), "bytes": nbytes, "methods": [describe_method(method)]}
+
+    def show(console: Console) -> None:
+        console.print(f"[bold]{output}[/] ({bytes_text(nbytes)})")
+        print_method(console, data["methods"][0])
+
+    return Answer(data, show)

@@ -1,0 +1,128 @@
+"""``etarena inspect``: what a .pte file takes, gives and needs."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ..dtypes import dtype_name
+from .command import Answer, Command, step
+from .describe import describe_method, print_method
+from .inputs import plan_shapes
+from .units import SHAPE, bytes_text, shape_text
+
+LARGEST_SHOWN = 10
+
+
+@click.command(cls=Command)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--method", "name", default=None, help="Only this method (default: all; with --shape: the first).")
+@click.option(
+    "--shape", "shapes", type=SHAPE, multiple=True, help="Shape of each tensor input in turn; plans for them."
+)
+@click.option(
+    "--map",
+    "picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw the plan for the given shapes, time x address, to a .png or .html file.",
+)
+def inspect(model: Path, name: str | None, shapes: tuple[tuple[int, ...], ...], picture: Path | None) -> Answer:
+    """Show the inputs, symbols, state, delegates and, for given shapes, the memory plan of MODEL."""
+    if picture is not None and not shapes:
+        raise click.UsageError("--map draws the plan for given shapes: add --shape for each tensor input")
+    if picture is not None and picture.suffix not in (".png", ".html"):
+        raise click.UsageError(f"--map writes .png or .html, not {picture.name!r}")
+    import etarena
+
+    with step(f"Loading {model}"):
+        program = etarena.load(model)
+        names = [name] if name else program.method_names
+        methods = {each: program.method(each) for each in (names[:1] if shapes else names)}
+    data: dict[str, Any] = {
+        "path": str(model),
+        "bytes": model.stat().st_size,
+        "methods": [_describe(each, method) for each, method in methods.items()],
+    }
+    if shapes:
+        plan = _plan(next(iter(methods.values())), shapes)
+        data["plan"] = describe_plan(plan)
+        if picture is not None:
+            data["map"] = str(_draw(plan, picture))
+    return Answer(data, lambda console: _show(console, data))
+
+
+def _plan(method: Any, shapes: tuple[tuple[int, ...], ...]) -> Any:
+    if method.section is None:
+        raise click.UsageError("the file was planned ahead of time: there is no plan for other shapes")
+    return method.plan_for(plan_shapes(method.section, shapes))
+
+
+def _describe(name: str, method: Any) -> dict[str, Any]:
+    if method.section is None:
+        return {"name": name, "planned": "ahead of time"}
+    return {**describe_method(method.section), "planned": "at run time"}
+
+
+def describe_plan(plan: Any) -> dict[str, Any]:
+    """Return a `MemoryPlan` as plain data."""
+    return {
+        "shapes": [shape if isinstance(shape, int) else list(shape) for shape in plan.shapes],
+        "peak": plan.peak,
+        "lower_bound": plan.lower_bound,
+        "buffers": [
+            {
+                "name": buffer.name,
+                "offset": buffer.offset,
+                "nbytes": buffer.nbytes,
+                "first": buffer.first,
+                "last": buffer.last,
+                "dtype": dtype_name(buffer.dtype),
+                "shape": list(buffer.shape),
+                "definition": buffer.definition,
+            }
+            for buffer in plan.buffers
+        ],
+    }
+
+
+def _draw(plan: Any, picture: Path) -> Path:
+    from .. import report
+
+    with step(f"Drawing {picture}"):
+        (report.write_png if picture.suffix == ".png" else report.write_html)(plan, picture)
+    return picture
+
+
+def _show(console: Console, data: dict[str, Any]) -> None:
+    console.print(f"[bold]{data['path']}[/] ({bytes_text(data['bytes'])})")
+    for method in data["methods"]:
+        if method["planned"] == "ahead of time":
+            console.print(f"method [bold]{method['name']}[/]: planned ahead of time by a stock exporter")
+        else:
+            print_method(console, method)
+    if "plan" in data:
+        _show_plan(console, data["plan"])
+    if "map" in data:
+        console.print(f"memory map written to {data['map']}")
+
+
+def _show_plan(console: Console, plan: dict[str, Any]) -> None:
+    shapes = ", ".join(str(shape) if isinstance(shape, int) else shape_text(shape) for shape in plan["shapes"])
+    ratio = plan["peak"] / plan["lower_bound"] if plan["lower_bound"] else 1.0
+    console.print(
+        f"plan for {shapes}: {bytes_text(plan['peak'])} of arena for {len(plan['buffers'])} buffers, "
+        f"{ratio:.3f} x the lower bound of {bytes_text(plan['lower_bound'])}"
+    )
+    largest = sorted(plan["buffers"], key=lambda buffer: -buffer["nbytes"])[:LARGEST_SHOWN]
+    table = Table(box=None, padding=(0, 2, 0, 2), title_justify="left", title=f"{len(largest)} largest buffers")
+    for column in ("buffer", "bytes", "offset", "live", "shape", "defined by"):
+        table.add_column(column, justify="right" if column in ("bytes", "offset") else "left")
+    for buffer in largest:
+        live = f"{buffer['first']}-{buffer['last']}"
+        what = f"{buffer['dtype']} {shape_text(buffer['shape'])}"
+        table.add_row(
+            buffer["name"], bytes_text(buffer["nbytes"]), f"{buffer['offset']:#x}", live, what, buffer["definition"]
+        )
+    console.print(table)

@@ -1,0 +1,127 @@
+"""What a plan looks like to people: buffers with names, places and lifetimes, and the figures of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .copies import Copy
+
+__all__ = ["MemoryPlan", "PlannedBuffer", "RunStats"]
+
+
+@dataclass(frozen=True)
+class PlannedBuffer:
+    """One buffer of the activation region.
+
+    Attributes
+    ----------
+    name
+        Graph node the buffer came from.
+    offset, nbytes
+        Place from the arena's base and size, in bytes.
+    first, last
+        Lifetime: half-open interval of instruction positions.
+    dtype
+        ExecuTorch ScalarType code.
+    shape
+        Sizes of the tensor.
+    definition
+        Operator or delegate that writes it first.
+    """
+
+    name: str
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+    dtype: int
+    shape: tuple[int, ...]
+    definition: str
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The activation region of one method at one set of input shapes.
+
+    Attributes
+    ----------
+    method
+        Name of the method.
+    shapes
+        Sizes of each tensor input (an int for an int input that is a symbol).
+    peak
+        Bytes of the activation region that the run needs.
+    lower_bound
+        Largest sum of the buffers' bytes that are live at any instruction; no plan can be smaller.
+    output_bytes, state_bytes
+        Bytes of the results and of the mutable buffers, which lie outside the activation region.
+    plan_ns
+        Time it took to find the plan, in nanoseconds.
+    buffers
+        The planned buffers.
+    instructions
+        Operator or delegate of each instruction.
+    """
+
+    method: str
+    shapes: tuple[tuple[int, ...] | int, ...]
+    peak: int
+    lower_bound: int
+    output_bytes: int
+    state_bytes: int
+    plan_ns: int
+    buffers: tuple[PlannedBuffer, ...]
+    instructions: tuple[str, ...]
+
+    @property
+    def ratio(self) -> float:
+        """Peak over lower bound; 1.0 is perfect, also for a plan without buffers."""
+        return self.peak / self.lower_bound if self.lower_bound else 1.0
+
+
+@dataclass(frozen=True)
+class RunStats:
+    """Figures of the last run of a method.
+
+    Attributes
+    ----------
+    arena_bytes
+        Bytes of the activation region that the run's plan needs.
+    lower_bound_bytes
+        Largest sum of live bytes at any instruction.
+    output_bytes
+        Bytes of the results.
+    state_bytes
+        Bytes of the mutable buffers.
+    delegate_scratch_bytes
+        Scratch memory of delegates inside the arena. 0 today: XNNPACK keeps its workspace in memory of its own, which
+        ``scratch_outside_arena`` says.
+    scratch_outside_arena
+        Backends of the method that keep scratch memory outside the arena.
+    plan_ns
+        Nanoseconds spent planning for this run; 0 when the plan was there already.
+    plan_cached
+        Whether the plan was there already.
+    stages
+        Number of times the run was planned; 1 without data-dependent sizes.
+    copies
+        Every copy of tensor data that was made, with its cause.
+    """
+
+    arena_bytes: int
+    lower_bound_bytes: int
+    output_bytes: int
+    state_bytes: int
+    delegate_scratch_bytes: int
+    scratch_outside_arena: tuple[str, ...]
+    plan_ns: int
+    plan_cached: bool
+    stages: int
+    copies: tuple[Copy, ...] = field(default=())
+
+    @property
+    def bytes_copied(self) -> int:
+        """Sum of the copies' bytes."""
+        return sum(copy.nbytes for copy in self.copies)

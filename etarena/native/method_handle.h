@@ -1,0 +1,236 @@
+// Owners of ExecuTorch's Program and Method, and the binding of tensors to planned memory.
+#pragma once
+
+#include <executorch/extension/data_loader/buffer_data_loader.h>
+#include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
+#include <executorch/runtime/executor/memory_manager.h>
+#include <executorch/runtime/executor/program.h>
+#include <executorch/runtime/platform/runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "method_access.h"
+#include "plan_backend.h"
+#include "runtime_guard.h"
+
+namespace etarena {
+
+using executorch::runtime::Error;
+using executorch::runtime::etensor::Tensor;
+using executorch::runtime::etensor::TensorImpl;
+
+// What a file says of one method before it is loaded.
+struct MethodDescription {
+  std::vector<int64_t> planned_bytes;  // sizes of the buffers planned ahead of time; empty when planned at run time
+  std::vector<std::string> backends;
+  size_t instructions = 0;
+};
+
+// A program over bytes that the caller keeps alive.
+class ProgramHandle {
+ public:
+  ProgramHandle(const void* data, size_t size) : loader_(data, size) {}
+
+  bool open(Failure* failure) {
+    return guarded(failure, [&] {
+      auto loaded = executorch::runtime::Program::load(
+          &loader_, executorch::runtime::Program::Verification::InternalConsistency);
+      if (!loaded.ok()) return loaded.error();
+      program_.emplace(std::move(*loaded));
+      return Error::Ok;
+    });
+  }
+
+  executorch::runtime::Program& program() { return *program_; }
+
+  size_t methods() const { return program_->num_methods(); }
+  bool method_name(size_t position, std::string* name, Failure* failure) const {
+    return guarded(failure, [&] {
+      auto found = program_->get_method_name(position);
+      if (!found.ok()) return found.error();
+      *name = *found;
+      return Error::Ok;
+    });
+  }
+
+  bool describe(const char* name, MethodDescription* out, Failure* failure) const {
+    return guarded(failure, [&] {
+      auto meta = program_->method_meta(name);
+      if (!meta.ok()) return meta.error();
+      out->instructions = meta->num_instructions();
+      for (size_t i = 0; i < meta->num_memory_planned_buffers(); ++i) {
+        auto bytes = meta->memory_planned_buffer_size(i);
+        auto device = meta->memory_planned_buffer_device(i);
+        if (!bytes.ok() || !device.ok()) return Error::InvalidProgram;
+        if (device->type() != executorch::runtime::etensor::DeviceType::CPU) return Error::NotSupported;
+        out->planned_bytes.push_back(*bytes);
+      }
+      for (size_t i = 0; i < meta->num_backends(); ++i) {
+        auto backend = meta->get_backend_name(i);
+        if (!backend.ok()) return backend.error();
+        out->backends.emplace_back(*backend);
+      }
+      return Error::Ok;
+    });
+  }
+
+ private:
+  executorch::extension::BufferDataLoader loader_;
+  std::optional<executorch::runtime::Program> program_;
+};
+
+// What one tensor value of a loaded method looks like now. Pointers are valid until the next rebind or run.
+struct TensorView {
+  void* data;
+  const int32_t* sizes;
+  const int32_t* strides;
+  const uint8_t* dim_order;
+  int32_t rank;
+  int32_t dtype;
+  int32_t dynamism;
+  size_t nbytes;
+};
+
+class MethodHandle {
+ public:
+  using Buffers = std::vector<executorch::runtime::Span<uint8_t>>;
+
+  // `buffers` is the memory planned ahead of time that the file asks for (none for methods planned at run time).
+  explicit MethodHandle(Buffers buffers)
+      : buffers_(std::move(buffers)),
+        planned_memory_({buffers_.data(), buffers_.size()}),
+        memory_(&method_memory_, &planned_memory_, &temporary_memory_) {}
+
+  bool load(ProgramHandle& program, const char* name, PlanPayload* payload, Failure* failure) {
+    PlanPayload* const outer = expected_plan;
+    expected_plan = payload;
+    const bool loaded = guarded(failure, [&] {
+      auto method = program.program().load_method(name, &memory_);
+      if (!method.ok()) return method.error();
+      method_.emplace(std::move(*method));
+      return Error::Ok;
+    });
+    expected_plan = outer;
+    return loaded;
+  }
+
+  size_t values() const { return value_count(*method_); }
+  size_t inputs() const { return method_->inputs_size(); }
+  size_t outputs() const { return method_->outputs_size(); }
+  size_t input_value(size_t position) const { return input_value_index(*method_, position); }
+  size_t output_value(size_t position) const { return output_value_index(*method_, position); }
+  uint32_t tag(size_t value) { return static_cast<uint32_t>(mutable_value(*method_, value).tag); }
+
+  // Values that etarena binds, in the order of the plan section. The caller has checked that each is a tensor.
+  void attach(const int32_t* indices, size_t count) {
+    slots_.clear();
+    slots_.reserve(count);
+    for (size_t i = 0; i < count; ++i) {
+      EValue* const value = &mutable_value(*method_, static_cast<size_t>(indices[i]));
+      TensorImpl* const impl = value->toTensor().unsafeGetTensorImpl();
+      const auto order = impl->dim_order();
+      Slot slot{value, impl, {}, {}, {order.begin(), order.end()}, impl->shape_dynamism(), impl->device()};
+      slot.sizes.resize(order.size());
+      slot.strides.resize(order.size());
+      slots_.push_back(std::move(slot));
+    }
+  }
+
+  // Gives every attached value its sizes and address. `sizes` lists the dimensions of all values one after another.
+  // Constructing the TensorImpl anew makes these sizes its capacity: a kernel that would write more gets an error from
+  // resize instead of writing past the end.
+  void rebind(const int32_t* sizes, char* const* addresses) {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      Slot& slot = slots_[i];
+      const size_t rank = slot.sizes.size();
+      int32_t step = 1;
+      for (size_t d = 0; d < rank; ++d) slot.sizes[d] = sizes[d];
+      for (size_t d = rank; d-- > 0;) {
+        slot.strides[slot.order[d]] = step;
+        step *= slot.sizes[slot.order[d]] > 0 ? slot.sizes[slot.order[d]] : 1;
+      }
+      new (slot.impl) TensorImpl(slot.impl->scalar_type(), static_cast<ssize_t>(rank), slot.sizes.data(), addresses[i],
+                                 slot.order.data(), slot.strides.data(), slot.dynamism, slot.device.type(),
+                                 slot.device.index());
+      sizes += rank;
+    }
+  }
+
+  void set_address(size_t slot, void* address) { slots_[slot].impl->set_data(address); }
+  void mark_input_set(size_t position) { (void)method_->mutable_input(position); }
+  void set_int(size_t value, int64_t number) { mutable_value(*method_, value) = EValue(number); }
+
+  bool execute(Failure* failure) {
+    // A MoveCall makes a value point at another one's tensor: undo that before every run.
+    for (Slot& slot : slots_) {
+      if (slot.value->payload.as_tensor.unsafeGetTensorImpl() != slot.impl) *slot.value = EValue(Tensor(slot.impl));
+    }
+    return guarded(failure, [&] { return method_->execute(); });
+  }
+
+  // The stock way in, for methods planned ahead of time: copies into planned memory or keeps the pointer.
+  bool set_input_tensor(size_t position, int dtype, int rank, int32_t* sizes, uint8_t* order, int32_t* strides,
+                        void* data, Failure* failure) {
+    return guarded(failure, [&] {
+      TensorImpl impl(static_cast<executorch::aten::ScalarType>(dtype), rank, sizes, data, order, strides,
+                      executorch::runtime::TensorShapeDynamism::DYNAMIC_BOUND);
+      return method_->set_input(EValue(Tensor(&impl)), position);
+    });
+  }
+  bool set_input_int(size_t position, int64_t number, Failure* failure) {
+    return guarded(failure, [&] { return method_->set_input(EValue(number), position); });
+  }
+  bool set_input_double(size_t position, double number, Failure* failure) {
+    return guarded(failure, [&] { return method_->set_input(EValue(number), position); });
+  }
+  bool set_input_bool(size_t position, bool number, Failure* failure) {
+    return guarded(failure, [&] { return method_->set_input(EValue(number), position); });
+  }
+  bool set_output_address(size_t position, void* address, size_t nbytes, Failure* failure) {
+    return guarded(failure, [&] { return method_->set_output_data_ptr(address, nbytes, position); });
+  }
+
+  // False when the value is not a tensor.
+  bool view(size_t value, TensorView* out) {
+    const EValue& evalue = mutable_value(*method_, value);
+    if (!evalue.isTensor()) return false;
+    const TensorImpl* impl = evalue.toTensor().unsafeGetTensorImpl();
+    *out = TensorView{impl->mutable_data(),
+                      impl->sizes().data(),
+                      impl->strides().data(),
+                      impl->dim_order().data(),
+                      static_cast<int32_t>(impl->dim()),
+                      static_cast<int32_t>(impl->scalar_type()),
+                      static_cast<int32_t>(impl->shape_dynamism()),
+                      impl->nbytes()};
+    return true;
+  }
+  int64_t int_value(size_t value) { return mutable_value(*method_, value).payload.copyable_union.as_int; }
+  double double_value(size_t value) { return mutable_value(*method_, value).payload.copyable_union.as_double; }
+  bool bool_value(size_t value) { return mutable_value(*method_, value).payload.copyable_union.as_bool; }
+
+ private:
+  struct Slot {
+    EValue* value;
+    TensorImpl* impl;
+    std::vector<int32_t> sizes;
+    std::vector<int32_t> strides;
+    std::vector<uint8_t> order;
+    executorch::runtime::TensorShapeDynamism dynamism;
+    executorch::runtime::etensor::Device device;
+  };
+
+  Buffers buffers_;
+  executorch::extension::MallocMemoryAllocator method_memory_;
+  executorch::extension::MallocMemoryAllocator temporary_memory_;
+  executorch::runtime::HierarchicalAllocator planned_memory_;
+  executorch::runtime::MemoryManager memory_;
+  std::optional<Method> method_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace etarena
