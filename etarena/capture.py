@@ -91,7 +91,7 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if is_dense else tensor.contiguous()
 
 
-def first_lines(error: Exception, limit: int = 600) -> str:
+def first_lines(error: Exception, limit: int = 1000) -> str:
     """The part of torch's message that a user can act on: the text before its internals."""
     text = str(error).strip() or type(error).__name__
     for internal in ("\nFrom user code", "\nThe error above", "\nFor more information", "\nframework stack", "\nWhile executing"):

@@ -227,7 +227,7 @@ def _describe(
     else:
         kind = plan.Kind.OUTPUT if owner in returned else plan.Kind.ACTIVATION
     first, last = lifetimes.life.get(owner, (0, 0)) if owner == index else (0, 0)
-    is_made = kind in (plan.Kind.OUTPUT, plan.Kind.ACTIVATION) and owner == index
+    made = lifetimes.definition.get(index) if kind in (plan.Kind.OUTPUT, plan.Kind.ACTIVATION) else None
     return plan.Value(
         index=index,
         name=method.name(index),
@@ -238,7 +238,7 @@ def _describe(
         kind=kind,
         first=first,
         last=last,
-        definition=method.steps[first].label if is_made and first < len(method.steps) else "",
+        definition="" if made is None else method.steps[made].label,
     )
 
 

@@ -92,7 +92,9 @@ def _affine(size: Size, symbol: sympy.Symbol) -> tuple[int, int] | None:
 
 def explicit_conditions(guards: Iterable["ShapeGuard"]) -> list[Condition]:
     """What the model itself asked about its sizes while it was traced, layout decisions left out."""
-    return [(guard.expr, str(guard.expr)) for guard in guards if not _is_layout_decision(guard)]
+    return [
+        (part, str(part)) for guard in guards if not _is_layout_decision(guard) for part in sympy.And.make_args(guard.expr)
+    ]
 
 
 def _is_layout_decision(guard: "ShapeGuard") -> bool:
