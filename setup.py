@@ -15,6 +15,7 @@ from setuptools import Extension, find_packages, setup
 ROOT = Path(__file__).resolve().parent
 SUBPACKAGES = ("allocator", "device", "delegates")
 EXECUTORCH = "executorch==1.5.1"
+LINKED = "_runtime"  # the only module that links against libexecutorch.so: its registries must have one owner
 WARNINGS = ["-Wall", "-Wextra", "-Wundef"]
 C_FLAGS = ["-std=c11", "-O2", *WARNINGS]
 CXX_FLAGS = ["-std=c++17", "-O2", *WARNINGS, "-fvisibility=hidden"]
@@ -69,7 +70,7 @@ def allocator_extensions() -> list[Extension]:
 
 
 def runtime_extensions() -> list[Extension]:
-    """The modules that touch libexecutorch.so. They find it at run time: etarena preloads the wheel's libraries."""
+    """The top floor. Its libexecutorch.so is found at run time: etarena preloads the wheel's libraries."""
     sources = sorted((ROOT / "etarena").glob("*.pyx"))
     if not sources:
         return []
@@ -83,7 +84,7 @@ def runtime_extensions() -> list[Extension]:
             include_dirs=["etarena/native"],
             define_macros=[("C10_USING_CUSTOM_GENERATED_MACROS", None)],
             library_dirs=[str(root / "lib")],
-            libraries=["executorch"],
+            libraries=["executorch"] if source.stem == LINKED else [],
             depends=[str(header.relative_to(ROOT)) for header in (ROOT / "etarena" / "native").glob("*.h")],
             # Not ours to keep free of warnings: system headers.
             extra_compile_args=[

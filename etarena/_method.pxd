@@ -1,12 +1,12 @@
 """A method planned at run time: binding, cache of plans, execution."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._inputs cimport InputReader
+from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
-from etarena._tensors cimport HeapShare
 from etarena.allocator.arena cimport Arena
 
 
@@ -19,6 +19,7 @@ cdef class PlannedMethod:
     cdef NativeMethod native
     cdef ShapeBinder binder
     cdef InputReader reader
+    cdef OutputWriter writer
     cdef object cache                     # OrderedDict: key bytes -> BoundShape, least recently used first
     cdef size_t cached_bytes
     cdef readonly size_t cache_limit
@@ -26,8 +27,6 @@ cdef class PlannedMethod:
     cdef vector[int64_t] current_key
     cdef vector[char*] addresses          # of every value at the last rebind
     cdef vector[char*] fixed              # of states and constants; NULL for everything else
-    cdef vector[int32_t] output_owners    # positions of the values whose memory goes to the caller
-    cdef vector[HeapShare*] shares        # of the call in progress, one an output owner; NULL: the caller gave memory
     cdef tuple labels
     cdef tuple scratch_outside
     cdef int64_t state_bytes
@@ -40,8 +39,3 @@ cdef class PlannedMethod:
     cdef BoundShape choose_plan(self)
     cdef int rebind(self, BoundShape bound) except -1
     cdef int point_inputs(self) except -1
-    cdef int point_outputs(self, list given) except -1
-    cdef list collect(self, list given)
-    cdef object tensor_result(self, int position, object entry, object given)
-    cdef void drop_shares(self) noexcept
-    cdef list check_given(self, object outputs)

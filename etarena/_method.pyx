@@ -8,27 +8,20 @@ memory and runs. With the shapes of the call before, only the pointers of inputs
 from collections import OrderedDict
 
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._inputs cimport InputReader
-from etarena._native cimport TensorView
+from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
-from etarena._tensors cimport HeapShare, drop_share, new_share, share_tensor
 from etarena.allocator.arena cimport Arena
 
 from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError
-from .copies import allow_copy
-from .dtypes import dtype_name
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
 
-cdef enum:
-    OUTPUT = 2     # Kind.OUTPUT
-
 Kind = plan_section.Kind
-Scalar = plan_section.Scalar
 
 
 cdef class PlannedMethod:
@@ -66,6 +59,7 @@ cdef class PlannedMethod:
             raise PlanError("outputs: the program has other outputs than the plan section")
         self.binder = ShapeBinder(section)
         self.reader = InputReader(section, self.binder)
+        self.writer = OutputWriter(section, self.binder, self.arena)
         self.labels = tuple(section.labels)
         self.scratch_outside = tuple(sorted({delegate.id for delegate in section.delegates}))
         return self.attach()
@@ -85,20 +79,15 @@ cdef class PlannedMethod:
         self.native.attach(indices.data(), ranks.data(), dtypes.data(), <int> indices.size())
         self.addresses.assign(len(section.values), <char*> NULL)
         self.fixed.assign(len(section.values), <char*> NULL)
-        self.output_owners.clear()
         for position, value in enumerate(section.values):
-            if value.storage == position and value.kind == Kind.OUTPUT:
-                self.output_owners.push_back(position)
-            elif value.storage == position and value.kind == Kind.CONSTANT:
+            if value.storage == position and value.kind == Kind.CONSTANT:
                 self.fixed[position] = <char*> <size_t> self.native.tensor(value.index)[4]
-        self.shares.assign(self.output_owners.size(), <HeapShare*> NULL)
         self.state_bytes = 0
         for state in section.states:
             block = self.program.state_block(section, state)
             self.fixed[state.value] = <char*> <size_t> block.address
             self.state_bytes += block.nbytes
-        for position in range(len(section.inputs)):
-            self.native.c_obj.mark_input_set(position)
+        self.native.mark_inputs_set()
         self.current = None
         return 0
 
@@ -131,30 +120,29 @@ cdef class PlannedMethod:
             If an operator or delegate fails. The method can be called again.
         """
         cdef BoundShape bound
-        cdef list given
         self.arena.enter()
         try:
             if self.native.poisoned:
                 self.load()
             self.reader.read(inputs)
-            given = self.check_given(outputs)
+            self.writer.check(outputs)
             bound = self.choose_plan()
             self.arena.ensure_activations_nogil(<size_t> bound.peak)
             if bound is not self.current:
                 self.rebind(bound)
             self.point_inputs()
-            self.point_outputs(given)
+            self.writer.point(bound, self.native, self.reader.held)
             try:
                 self.native.run(self.labels)
             except BaseException:
                 self.current = None   # kernels may have resized tensors: bind everything anew
                 raise
-            results = self.collect(given)
+            results = self.writer.collect(self.native, self.reader.copies)
             self.reader.write_back()
             self.last_bound, self.last_copies = bound, self.reader.copies
             return results
         finally:
-            self.drop_shares()
+            self.writer.drop()
             self.reader.forget()
             self.arena.leave()
 
@@ -173,33 +161,6 @@ cdef class PlannedMethod:
         if kwargs:
             raise InputTypeError(f"{next(iter(kwargs))!r} is no further input; the method's inputs are {', '.join(names)}")
         return self.execute(inputs)
-
-    cdef list check_given(self, object outputs):
-        """One entry an output of the program: the caller's tensor to write into, or None."""
-        if outputs is None:
-            return [None] * len(self.section.outputs)
-        visible = sum(not entry.hidden for entry in self.section.outputs)
-        if not isinstance(outputs, (list, tuple)) or len(outputs) != visible:
-            raise InputError(f"outputs must be a list of {visible} tensors or Nones, as many as the method returns")
-        remaining = iter(outputs)
-        given = [None if entry.hidden else next(remaining) for entry in self.section.outputs]
-        for position, tensor in enumerate(given):
-            if tensor is not None:
-                self.check_given_type(position, tensor)
-        return given
-
-    def check_given_type(self, int position, tensor):
-        """Refuse a tensor for an output that cannot hold it whatever the shapes are."""
-        import torch
-
-        entry = self.section.outputs[position]
-        if entry.value < 0:
-            raise InputTypeError(f"output {position} is a number: pass None for it")
-        if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
-            raise InputTypeError(f"output {position} needs a dense CPU torch.Tensor or None, got {type(tensor).__name__}")
-        expected = dtype_name(self.section.values[entry.value].dtype)
-        if str(tensor.dtype) != f"torch.{expected}":
-            raise InputTypeError(f"the tensor for output {position} has dtype {tensor.dtype}, the output has {expected}")
 
     cdef BoundShape choose_plan(self):
         """Find the plan of the inputs just read: the current one, one from the cache, or a new one."""
@@ -234,7 +195,7 @@ cdef class PlannedMethod:
             self.addresses[self.binder.planned[i]] = base + bound.offsets[i]
         for position in range(<int> self.addresses.size()):
             self.addresses[position] = self.addresses[self.binder.storage[position]]
-        self.native.c_obj.rebind(bound.sizes.data(), self.addresses.data())
+        self.native.rebind(bound.sizes.data(), self.addresses.data())
         self.current = bound
         self.current_key = self.reader.key
         return 0
@@ -248,113 +209,12 @@ cdef class PlannedMethod:
             if slot >= 0:
                 address = self.reader.address(position)
                 # An empty tensor may have no memory at all, but kernels expect an address.
-                self.native.c_obj.set_address(slot, self.arena.base_address if address == NULL else address)
+                self.native.set_address(slot, self.arena.base_address if address == NULL else address)
             elif self.binder.key_start[position] >= 0:
-                self.native.c_obj.set_int(
+                self.native.set_int(
                     self.section.inputs[position].index, self.reader.key[self.binder.key_start[position]]
                 )
         return 0
-
-    cdef int point_outputs(self, list given) except -1:
-        """Give every output's owner memory: the caller's where it can be written directly, else a fresh block."""
-        cdef int i, owner
-        cdef void* address
-        direct = {}
-        for position, tensor in enumerate(given):
-            if tensor is not None:
-                self.check_given_shape(position, tensor)
-                owner = self.binder.storage[self.section.outputs[position].value]
-                if self.writes_directly(position, tensor):
-                    direct.setdefault(owner, tensor)
-        for i in range(<int> self.output_owners.size()):
-            owner = self.output_owners[i]
-            if direct and owner in direct:
-                address = <void*> <size_t> direct[owner].data_ptr()
-            else:
-                self.shares[i] = new_share(self.arena, <size_t> self.current.nbytes[owner])
-                address = self.shares[i].address
-            self.native.c_obj.set_address(owner, self.arena.base_address if address == NULL else address)
-        return 0
-
-    def check_given_shape(self, int position, tensor):
-        """Refuse a tensor for an output of another shape."""
-        cdef int slot = self.section.outputs[position].value
-        cdef int start = self.binder.start[slot]
-        shape = [self.current.sizes[start + d] for d in range(self.binder.rank[slot])]
-        if list(tensor.shape) != shape:
-            raise InputError(f"the tensor for output {position} has shape {list(tensor.shape)}, the output has {shape}")
-
-    def writes_directly(self, int position, tensor):
-        """Whether the output's own memory can be the caller's tensor: same layout, and no input lies there."""
-        cdef int slot = self.section.outputs[position].value
-        cdef int owner = self.binder.storage[slot]
-        cdef int start = self.binder.start[slot]
-        order = [self.binder.dim_orders[start + d] for d in range(self.binder.rank[slot])]
-        if self.binder.kind[owner] != OUTPUT or not tensor.permute(order).is_contiguous():
-            return False
-        begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
-        if end - begin != self.current.nbytes[owner] or begin % tensor.element_size():
-            return False
-        return not any(item.data_ptr() < end and begin < item.data_ptr() + item.nbytes for item in self.reader.held)
-
-    cdef list collect(self, list given):
-        """Turn what the program returned into results."""
-        cdef int position = 0
-        cdef list results = []
-        for entry in self.section.outputs:
-            if not entry.hidden:
-                if entry.scalar == Scalar.TENSOR:
-                    results.append(self.tensor_result(position, entry, given[position]))
-                else:
-                    results.append(self.native.scalar(entry.index))
-            position += 1
-        return results
-
-    cdef object tensor_result(self, int position, object entry, object given):
-        """Hand out one output: its own block, the caller's tensor, or a copy of memory that is not the caller's."""
-        cdef TensorView view
-        cdef HeapShare* share
-        cdef int i
-        if not self.native.c_obj.view(entry.index, &view):
-            raise PlanError(f"outputs[{position}]: value {entry.index} of the program is not a tensor")
-        if given is not None:
-            return self.fill_given(position, given, <size_t> view.data, view.nbytes)
-        for i in range(<int> self.shares.size()):
-            share = self.shares[i]
-            if share != NULL and share.address <= view.data and <char*> view.data <= <char*> share.address + share.nbytes:
-                return share_tensor(share, view.data, view.dtype, view.rank, view.sizes, view.strides)
-        # It is an input, a constant, a state or another output's tensor of the caller: results never alias those.
-        self.reader.copies.append(allow_copy(f"output {position} is memory that stays with its owner", view.nbytes))
-        share = new_share(self.arena, view.nbytes)
-        try:
-            memcpy(share.address, view.data, view.nbytes)
-            return share_tensor(share, share.address, view.dtype, view.rank, view.sizes, view.strides)
-        finally:
-            drop_share(share)
-
-    def fill_given(self, int position, tensor, size_t address, size_t nbytes):
-        """Make sure that the caller's tensor holds the output and return it."""
-        cdef int slot = self.section.outputs[position].value
-        cdef int start = self.binder.start[slot]
-        if nbytes == 0 or tensor.data_ptr() == address:
-            return tensor
-        import torch
-
-        self.reader.copies.append(allow_copy(f"output {position} goes into a tensor it could not be written to", nbytes))
-        order = [self.binder.dim_orders[start + d] for d in range(self.binder.rank[slot])]
-        permuted = tensor.detach().permute(order)
-        dense = torch.empty(permuted.shape, dtype=tensor.dtype)
-        memcpy(<void*> <size_t> dense.data_ptr(), <void*> address, nbytes)
-        permuted.copy_(dense)
-        return tensor
-
-    cdef void drop_shares(self) noexcept:
-        """Let go of the output blocks of the call; result tensors keep theirs."""
-        cdef int i
-        for i in range(<int> self.shares.size()):
-            if self.shares[i] != NULL:
-                drop_share(self.shares[i])
-                self.shares[i] = NULL
 
     def plan_for(self, shapes):
         """Plan without running.

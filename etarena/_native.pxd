@@ -5,6 +5,8 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from etarena._runtime cimport TensorView
+
 cdef extern from "runtime_guard.h" namespace "etarena" nogil:
     cdef cppclass Failure:
         uint32_t code
@@ -19,16 +21,6 @@ cdef extern from "plan_backend.h" namespace "etarena" nogil:
     cbool register_plan_backend() noexcept
 
 cdef extern from "method_handle.h" namespace "etarena" nogil:
-    cdef struct TensorView:
-        void* data
-        const int32_t* sizes
-        const int32_t* strides
-        const uint8_t* dim_order
-        int32_t rank
-        int32_t dtype
-        int32_t dynamism
-        size_t nbytes
-
     cdef cppclass ByteSpan "executorch::runtime::Span<uint8_t>":
         ByteSpan(uint8_t*, size_t)
 

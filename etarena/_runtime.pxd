@@ -1,25 +1,42 @@
-"""ExecuTorch programs and methods as Python objects that own them."""
+"""ExecuTorch programs and methods as Python objects that own them.
+
+No header of ExecuTorch is named here: modules that cimport this one neither compile nor link against it.
+"""
 
 from cpython.buffer cimport Py_buffer
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from etarena._native cimport Failure, MethodHandle, ProgramHandle, TensorView
+
+cdef extern from "tensor_view.h" namespace "etarena" nogil:
+    cdef struct TensorView:
+        void* data
+        const int32_t* sizes
+        const int32_t* strides
+        const uint8_t* dim_order
+        int32_t rank
+        int32_t dtype
+        int32_t dynamism
+        size_t nbytes
 
 
 cdef class NativeProgram:
     cdef Py_buffer source          # the file's bytes: constants and delegate data are read from there for ever
     cdef bint source_held
-    cdef ProgramHandle* c_obj
+    cdef void* c_obj               # etarena::ProgramHandle*
 
 
 cdef class NativeMethod:
     cdef readonly NativeProgram program   # its bytes and loader must outlive the method
     cdef readonly str name
-    cdef readonly object payload          # bytes of the plan section as found in the file; None without one
+    cdef readonly bytes payload           # the plan section as found in the file; None without one
     cdef list blocks                      # memory planned ahead of time, which the method's tensors point into
-    cdef MethodHandle* c_obj
-    cdef bint poisoned                    # a hard failure went through the runtime: never run or destroy it again
+    cdef void* c_obj                      # etarena::MethodHandle*
+    cdef readonly bint poisoned           # a hard failure went through the runtime: never run or destroy it again
 
     cdef int attach(self, const int32_t* indices, const int32_t* ranks, const int32_t* dtypes, int count) except -1
+    cdef void rebind(self, const int32_t* sizes, char** addresses) noexcept
+    cdef void set_address(self, int slot, void* address) noexcept
+    cdef void set_int(self, size_t value, int64_t number) noexcept
+    cdef int view(self, size_t value, TensorView* out) except -1
     cdef int run(self, object labels) except -1
     cdef object scalar(self, size_t value)

@@ -13,7 +13,6 @@ from etarena._native cimport (
     MethodHandle,
     PlanPayload,
     ProgramHandle,
-    TensorView,
     install_runtime_guard,
     register_plan_backend,
 )
@@ -56,14 +55,15 @@ cdef class NativeProgram:
         cdef bint opened
         PyObject_GetBuffer(source, &self.source, PyBUF_SIMPLE)
         self.source_held = True
-        self.c_obj = new ProgramHandle(self.source.buf, <size_t> self.source.len)
+        self.c_obj = <void*> new ProgramHandle(self.source.buf, <size_t> self.source.len)
         with nogil:
-            opened = self.c_obj.open(&failure)
+            opened = (<ProgramHandle*> self.c_obj).open(&failure)
         if not opened:
             raise failure_of("loading the program", failure)
 
     def __dealloc__(self):
-        del self.c_obj
+        cdef ProgramHandle* program = <ProgramHandle*> self.c_obj
+        del program
         if self.source_held:
             PyBuffer_Release(&self.source)
 
@@ -73,8 +73,8 @@ cdef class NativeProgram:
         cdef Failure failure
         cdef string name
         names = []
-        for position in range(self.c_obj.methods()):
-            if not self.c_obj.method_name(position, &name, &failure):
+        for position in range((<ProgramHandle*> self.c_obj).methods()):
+            if not (<ProgramHandle*> self.c_obj).method_name(position, &name, &failure):
                 raise failure_of("reading the method names", failure)
             names.append((<bytes> name).decode())
         return names
@@ -84,7 +84,7 @@ cdef class NativeProgram:
         cdef Failure failure
         cdef MethodDescription found
         encoded = name.encode()
-        if not self.c_obj.describe(encoded, &found, &failure):
+        if not (<ProgramHandle*> self.c_obj).describe(encoded, &found, &failure):
             raise failure_of(f"reading method {name!r}", failure)
         return list(found.planned_bytes), [(<bytes> item).decode() for item in found.backends], found.instructions
 
@@ -119,16 +119,16 @@ cdef class NativeMethod:
             buffers.push_back(ByteSpan(&memory[0] if memory.shape[0] else NULL, <size_t> memory.shape[0]))
         encoded = name.encode()
         cdef const char* c_name = encoded
-        self.c_obj = new MethodHandle(buffers)
+        self.c_obj = <void*> new MethodHandle(buffers)
         with nogil:
-            loaded = self.c_obj.load(program.c_obj[0], c_name, &payload, &failure)
+            loaded = (<MethodHandle*> self.c_obj).load((<ProgramHandle*> program.c_obj)[0], c_name, &payload, &failure)
         if not loaded:
             raise failure_of(f"loading method {name!r}", failure)
         if payload.data != NULL:
             self.payload = (<const char*> payload.data)[:payload.size]
 
     def __dealloc__(self):
-        cdef MethodHandle* handle = self.c_obj
+        cdef MethodHandle* handle = <MethodHandle*> self.c_obj
         self.c_obj = NULL
         if handle != NULL and not self.poisoned:
             with nogil:
@@ -137,22 +137,22 @@ cdef class NativeMethod:
     @property
     def inputs(self):
         """Value index of each input."""
-        return [self.c_obj.input_value(position) for position in range(self.c_obj.inputs())]
+        return [(<MethodHandle*> self.c_obj).input_value(position) for position in range((<MethodHandle*> self.c_obj).inputs())]
 
     @property
     def outputs(self):
         """Value index of each output."""
-        return [self.c_obj.output_value(position) for position in range(self.c_obj.outputs())]
+        return [(<MethodHandle*> self.c_obj).output_value(position) for position in range((<MethodHandle*> self.c_obj).outputs())]
 
     @property
     def values(self):
         """Number of values of the method."""
-        return self.c_obj.values()
+        return (<MethodHandle*> self.c_obj).values()
 
     def tensor(self, size_t value):
         """Return (dtype code, sizes, dim order, dynamism, address, bytes) of a value now, None if it is no tensor."""
         cdef TensorView view
-        if value >= self.c_obj.values() or not self.c_obj.view(value, &view):
+        if value >= (<MethodHandle*> self.c_obj).values() or not (<MethodHandle*> self.c_obj).view(value, &view):
             return None
         sizes = tuple(view.sizes[d] for d in range(view.rank))
         order = tuple(view.dim_order[d] for d in range(view.rank))
@@ -163,24 +163,47 @@ cdef class NativeMethod:
         cdef TensorView view
         cdef int i
         for i in range(count):
-            if indices[i] < 0 or <size_t> indices[i] >= self.c_obj.values():
+            if indices[i] < 0 or <size_t> indices[i] >= (<MethodHandle*> self.c_obj).values():
                 raise PlanError(f"values[{i}].index: the program has no value {indices[i]}")
-            if not self.c_obj.view(<size_t> indices[i], &view):
+            if not (<MethodHandle*> self.c_obj).view(<size_t> indices[i], &view):
                 raise PlanError(f"values[{i}].index: value {indices[i]} of the program is not a tensor")
             if view.rank != ranks[i] or view.dtype != dtypes[i]:
                 raise PlanError(
                     f"values[{i}]: the program has rank {view.rank} and dtype code {view.dtype}, "
                     f"the plan {ranks[i]} and {dtypes[i]}"
                 )
-        self.c_obj.attach(indices, <size_t> count)
+        (<MethodHandle*> self.c_obj).attach(indices, <size_t> count)
         return 0
+
+    cdef void rebind(self, const int32_t* sizes, char** addresses) noexcept:
+        """Give every attached value its sizes (flat) and its address."""
+        (<MethodHandle*> self.c_obj).rebind(sizes, addresses)
+
+    cdef void set_address(self, int slot, void* address) noexcept:
+        """Move one attached value."""
+        (<MethodHandle*> self.c_obj).set_address(slot, address)
+
+    cdef void set_int(self, size_t value, int64_t number) noexcept:
+        """Write an int value."""
+        (<MethodHandle*> self.c_obj).set_int(value, number)
+
+    cdef int view(self, size_t value, TensorView* out) except -1:
+        """Look at a value of the method now."""
+        if value >= self.values or not (<MethodHandle*> self.c_obj).view(value, out):
+            raise PlanError(f"value {value} of method {self.name!r} is not a tensor")
+        return 0
+
+    def mark_inputs_set(self):
+        """Tell ExecuTorch that all inputs are there: etarena binds them itself."""
+        for position in range((<MethodHandle*> self.c_obj).inputs()):
+            (<MethodHandle*> self.c_obj).mark_input_set(position)
 
     cdef int run(self, object labels) except -1:
         """Execute with whatever is bound, without the GIL."""
         cdef Failure failure
         cdef bint done
         with nogil:
-            done = self.c_obj.execute(&failure)
+            done = (<MethodHandle*> self.c_obj).execute(&failure)
         if done:
             return 0
         # After a failed check the method is in the middle of a run and may hold locks: leave it alone for ever.
@@ -197,7 +220,7 @@ cdef class NativeMethod:
         for d in reversed(order):
             c_strides[d] = step
             step *= max(sizes[d], 1)
-        if not self.c_obj.set_input_tensor(
+        if not (<MethodHandle*> self.c_obj).set_input_tensor(
             position, dtype, <int> c_sizes.size(), c_sizes.data(), c_order.data(), c_strides.data(),
             <void*> address, &failure,
         ):
@@ -208,18 +231,18 @@ cdef class NativeMethod:
         cdef Failure failure
         cdef bint done
         if isinstance(value, bool):
-            done = self.c_obj.set_input_bool(position, value, &failure)
+            done = (<MethodHandle*> self.c_obj).set_input_bool(position, value, &failure)
         elif isinstance(value, int):
-            done = self.c_obj.set_input_int(position, value, &failure)
+            done = (<MethodHandle*> self.c_obj).set_input_int(position, value, &failure)
         else:
-            done = self.c_obj.set_input_double(position, value, &failure)
+            done = (<MethodHandle*> self.c_obj).set_input_double(position, value, &failure)
         if not done:
             raise failure_of(f"input {position} of method {self.name!r}", failure)
 
     def set_output(self, size_t position, size_t address, size_t nbytes):
         """Give an output that has no planned memory an address with room for `nbytes` bytes."""
         cdef Failure failure
-        if not self.c_obj.set_output_address(position, <void*> address, nbytes, &failure):
+        if not (<MethodHandle*> self.c_obj).set_output_address(position, <void*> address, nbytes, &failure):
             raise failure_of(f"output {position} of method {self.name!r}", failure)
 
     def execute(self, labels=()):
@@ -228,15 +251,15 @@ cdef class NativeMethod:
 
     def number(self, size_t value):
         """Return the Python number in a value, None for anything else."""
-        return self.scalar(value) if value < self.c_obj.values() else None
+        return self.scalar(value) if value < (<MethodHandle*> self.c_obj).values() else None
 
     cdef object scalar(self, size_t value):
         """Return the Python number in a value, None for anything else."""
-        tag = self.c_obj.tag(value)
+        tag = (<MethodHandle*> self.c_obj).tag(value)
         if tag == TAG_INT:
-            return self.c_obj.int_value(value)
+            return (<MethodHandle*> self.c_obj).int_value(value)
         if tag == TAG_DOUBLE:
-            return self.c_obj.double_value(value)
+            return (<MethodHandle*> self.c_obj).double_value(value)
         if tag == TAG_BOOL:
-            return bool(self.c_obj.bool_value(value))
+            return bool((<MethodHandle*> self.c_obj).bool_value(value))
         return None

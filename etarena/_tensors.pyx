@@ -287,3 +287,11 @@ cdef object share_tensor(
     tensor = <object> <PyObject*> out
     Py_DECREF(tensor)   # the table hands out a new reference
     return tensor
+
+
+def torch_view(value, str name not None):
+    """See an array-like as a CPU torch tensor on the same memory; InputTypeError if that cannot be."""
+    cdef DLTensor view
+    tensor = as_torch_tensor(value, name)
+    read_tensor(tensor, name, &view)
+    return tensor, dtype_code(view.dtype)

@@ -16,6 +16,7 @@
 #include "method_access.h"
 #include "plan_backend.h"
 #include "runtime_guard.h"
+#include "tensor_view.h"
 
 namespace etarena {
 
@@ -81,18 +82,6 @@ class ProgramHandle {
  private:
   executorch::extension::BufferDataLoader loader_;
   std::optional<executorch::runtime::Program> program_;
-};
-
-// What one tensor value of a loaded method looks like now. Pointers are valid until the next rebind or run.
-struct TensorView {
-  void* data;
-  const int32_t* sizes;
-  const int32_t* strides;
-  const uint8_t* dim_order;
-  int32_t rank;
-  int32_t dtype;
-  int32_t dynamism;
-  size_t nbytes;
 };
 
 class MethodHandle {

@@ -1,0 +1,518 @@
+"""One range of address space for all memory of the models in a process.
+
+Address space is reserved once, without memory behind it; pages become usable as the two regions grow and go back to the
+system on `Arena.trim`. The base therefore never moves, and growth copies nothing. The activation region at the bottom
+belongs to one running method at a time, so it costs the largest plan and not the sum of all; the heap above it holds what
+outlives a run.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
+from libc.errno cimport EBUSY, errno
+from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.string cimport memset
+from posix.mman cimport (
+    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE, madvise, mmap,
+    mprotect, munmap,
+)
+from posix.unistd cimport _SC_PAGESIZE, sysconf
+
+from .heap cimport HEAP_NO_METADATA, Heap
+from .mutex cimport mutex_delete, mutex_lock, mutex_new, mutex_trylock, mutex_unlock
+
+import os
+from dataclasses import dataclass
+
+from .errors import ArenaFullError, Error
+
+__all__ = ["Arena", "ArenaStats", "Block"]
+
+cdef size_t PAGE = sysconf(_SC_PAGESIZE)
+cdef size_t CHUNK = 2 << 20             # regions grow in steps of this, so that growth is rare
+cdef size_t LARGEST_RESERVE = <size_t>1 << 47
+
+
+@dataclass(frozen=True)
+class ArenaStats:
+    """What an arena holds at one moment; all sizes in bytes.
+
+    Attributes
+    ----------
+    activation_committed, heap_committed : int
+        Usable (readable and writable) bytes of each region. The kernel backs them with memory when they are touched.
+    heap_live, heap_peak : int
+        Bytes asked for by the live blocks; the largest this ever was.
+    heap_extent : int
+        Bytes from the start of the heap to the end of its last live block.
+    heap_blocks, heap_free_ranges : int
+        Number of live blocks, and of free ranges between them.
+    allocations, frees : int
+        Number of calls so far.
+    fragmentation : float
+        1 - largest free range / all free bytes, over the free ranges between live blocks; 0 when there are none.
+    """
+
+    activation_committed: int
+    heap_committed: int
+    heap_live: int
+    heap_peak: int
+    heap_extent: int
+    heap_blocks: int
+    heap_free_ranges: int
+    allocations: int
+    frees: int
+    fragmentation: float
+
+
+cdef inline size_t round_up(size_t value, size_t step) noexcept nogil:
+    return (value + step - 1) // step * step
+
+
+cdef inline bint give_back(char* start, size_t nbytes) noexcept nogil:
+    """Drop the pages and make them inaccessible."""
+    return nbytes == 0 or (madvise(start, nbytes, MADV_DONTNEED) == 0 and mprotect(start, nbytes, PROT_NONE) == 0)
+
+
+@cython.no_gc_clear                     # a block freed by the cycle collector still needs the heap
+cdef class Arena:
+    """Reserved address space with an activation region and a heap.
+
+    Parameters
+    ----------
+    reserve : int, optional
+        Bytes of address space, 64 GiB by default; rounded up to pages. Costs no memory.
+    activation_reserve : int, optional
+        Bytes of it that the activation region may grow to; half by default.
+    name : str, optional
+        Used in messages.
+
+    Attributes
+    ----------
+    base : int
+        Address of the activation region; never changes.
+    reserve, activation_reserve : int
+        As given, rounded up to pages.
+
+    Raises
+    ------
+    ValueError
+        A size that leaves no room for the two regions.
+    ArenaFullError
+        The system does not grant the address space.
+
+    Notes
+    -----
+    Thread-safe. Behind the last usable byte of the activation region and of every heap block at least 64 more bytes can be
+    read, because vectorised kernels read past the end of a tensor.
+    """
+
+    def __cinit__(self, reserve: int = 64 << 30, *, activation_reserve: int | None = None, name: str = "arena"):
+        if activation_reserve is None:
+            activation_reserve = reserve // 2
+        if not 0 < activation_reserve < reserve <= LARGEST_RESERVE:
+            raise ValueError(
+                f"arena {name!r}: reserve={reserve} and activation_reserve={activation_reserve} bytes leave no room for "
+                f"the activation region and the heap (expected 0 < activation_reserve < reserve <= {LARGEST_RESERVE})"
+            )
+        self.name = name
+        self.activation_reserve = round_up(<size_t>activation_reserve, PAGE) + PAGE
+        self.reserve = self.activation_reserve + round_up(<size_t>(reserve - activation_reserve), PAGE) + PAGE
+        self.lock = mutex_new()
+        self.turn = mutex_new()
+        if self.lock is NULL or self.turn is NULL:
+            raise MemoryError()
+        cdef void* address = mmap(NULL, self.reserve, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+        if address == MAP_FAILED:
+            raise ArenaFullError(
+                f"arena {name!r}: the system does not grant {self.reserve} bytes of address space "
+                f"({os.strerror(errno)}); create the Arena with a smaller reserve"
+            )
+        self.base_address = <char*>address
+        self.heap = Heap(
+            self.reserve - self.activation_reserve - PAGE, <uintptr_t>self.base_address + self.activation_reserve
+        )
+
+    def __dealloc__(self):
+        if self.base_address is not NULL:
+            munmap(self.base_address, self.reserve)
+        mutex_delete(self.lock)
+        mutex_delete(self.turn)
+
+    def __enter__(self) -> Arena:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"base=0x{self.base:x}"
+        return f"<Arena {self.name!r} {state} reserve={self.reserve}>"
+
+    @property
+    def base(self) -> int:
+        """Address of the activation region."""
+        return <uintptr_t>self.base_address
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self.closed
+
+    @property
+    def stats(self) -> ArenaStats:
+        """A consistent snapshot of what the arena holds."""
+        mutex_lock(self.lock)           # whoever holds it never waits for the GIL
+        cdef int64_t free_bytes = self.heap.free_bytes
+        cdef int64_t largest = self.heap.largest_free()
+        cdef int64_t[9] counts = [
+            <int64_t>self.activation_committed, <int64_t>self.heap_committed, self.heap.live, self.heap.peak,
+            self.heap.top, self.heap.n_live, self.heap.n_free, self.heap.allocations, self.heap.frees,
+        ]
+        mutex_unlock(self.lock)
+        return ArenaStats(*[counts[i] for i in range(9)], 1 - largest / free_bytes if free_bytes else 0.0)
+
+    def ensure_activations(self, nbytes: int) -> None:
+        """Make at least `nbytes` bytes from `base` usable; never shrinks.
+
+        Raises
+        ------
+        ArenaFullError
+            More than the activation region can grow to, or more than the system grants.
+        """
+        self.ensure_activations_nogil(self.count_bytes(nbytes))
+
+    def alloc(self, nbytes: int, alignment: int = 64) -> Block:
+        """Allocate a block on the heap.
+
+        Parameters
+        ----------
+        nbytes : int
+            Size in bytes; zero gives a block with an address of its own.
+        alignment : int, optional
+            A power of two; 64 bytes by default.
+
+        Returns
+        -------
+        Block
+            Freed when dropped.
+
+        Raises
+        ------
+        ArenaFullError
+            No room; the message says how much is free.
+        ValueError
+            A negative size, or an alignment that is no power of two.
+        """
+        cdef size_t size = self.count_bytes(nbytes)
+        if not 0 < alignment < 1 << 62:
+            raise ValueError(f"alignment {alignment} is no power of two that an arena can provide")
+        cdef size_t power = alignment
+        cdef Block block = Block.__new__(Block)
+        block.arena = self
+        block.start = <char*>self.heap_alloc(size, power)
+        block.length = size
+        return block
+
+    def trim(self) -> None:
+        """Give unused pages back to the system: the activation region, and whatever is free on the heap.
+
+        Waits for a running method. Contents of the activation region are lost.
+        """
+        self.enter()
+        try:
+            with nogil:
+                self.drop_pages()
+        finally:
+            self.leave()
+
+    def scribble(self, byte: int = 0xFF) -> None:
+        """Fill the usable activation region and every free part of the heap with garbage; for tests.
+
+        Waits for a running method.
+        """
+        cdef int value = byte & 0xFF
+        self.enter()
+        try:
+            with nogil:
+                self.fill_unused(value)
+        finally:
+            self.leave()
+
+    def close(self) -> None:
+        """Refuse further use and return the address space; blocks still live stay valid until they are freed."""
+        if self.closed:
+            return
+        self.enter()
+        self.closed = True
+        with nogil:
+            self.drop_pages()
+            mutex_lock(self.lock)
+            self.unmap_if_unused()
+            mutex_unlock(self.lock)
+        self.leave()
+
+    cdef size_t count_bytes(self, nbytes) except? 0:
+        """A size given from Python."""
+        if nbytes < 0:
+            raise ValueError(f"arena {self.name!r}: a size of {nbytes} bytes is negative")
+        if nbytes > LARGEST_RESERVE:
+            raise ArenaFullError(
+                f"arena {self.name!r}: {nbytes} bytes are more than any address space, {self.reserve} are reserved"
+            )
+        return nbytes
+
+    cdef int ensure_activations_nogil(self, size_t nbytes) except -1 nogil:
+        cdef size_t wanted
+        cdef bint granted = True
+        if self.closed:
+            raise_closed(self)
+        if nbytes > self.activation_reserve - PAGE:
+            raise_activations_full(self, nbytes)
+        mutex_lock(self.lock)
+        if nbytes + PAGE > self.activation_committed:
+            wanted = min(round_up(nbytes + PAGE, CHUNK), self.activation_reserve)
+            granted = mprotect(self.base_address, wanted, PROT_READ | PROT_WRITE) == 0
+            if granted:
+                self.activation_committed = wanted
+        mutex_unlock(self.lock)
+        if not granted:
+            raise_refused(self, nbytes)
+        return 0
+
+    cdef void* heap_alloc(self, size_t nbytes, size_t alignment) except NULL nogil:
+        cdef int64_t offset
+        if self.closed:
+            raise_closed(self)
+        if alignment == 0 or alignment & (alignment - 1) != 0:
+            raise_alignment(alignment)
+        if nbytes > LARGEST_RESERVE or alignment > LARGEST_RESERVE:
+            raise_heap_full(self, nbytes, alignment)
+        mutex_lock(self.lock)
+        offset = self.heap.alloc(nbytes, alignment)
+        if offset >= 0 and not self.commit_heap(self.heap.top):
+            self.heap.free(self.heap.find(offset))
+            mutex_unlock(self.lock)
+            raise_refused(self, nbytes)
+        mutex_unlock(self.lock)
+        if offset == HEAP_NO_METADATA:
+            with gil:
+                raise MemoryError()
+        if offset < 0:
+            raise_heap_full(self, nbytes, alignment)
+        return self.heap_base() + offset
+
+    cdef int heap_free(self, void* address) except -1 nogil:
+        cdef int32_t index
+        mutex_lock(self.lock)
+        index = self.find_block(address)
+        if index >= 0:
+            self.heap.free(index)
+            if self.closed:
+                self.unmap_if_unused()
+        mutex_unlock(self.lock)
+        if index < 0:
+            raise_foreign(self, address)
+        return 0
+
+    cdef int heap_size(self, void* address, size_t* nbytes) except -1 nogil:
+        cdef int32_t index
+        mutex_lock(self.lock)
+        index = self.find_block(address)
+        if index >= 0:
+            nbytes[0] = self.heap.ranges[index].requested
+        mutex_unlock(self.lock)
+        if index < 0:
+            raise_foreign(self, address)
+        return 0
+
+    cdef int enter(self) except -1:
+        cdef int status = mutex_trylock(self.turn)
+        if status == EBUSY:
+            with nogil:
+                status = mutex_lock(self.turn)
+        if status != 0:
+            raise Error(
+                f"arena {self.name!r}: this thread is inside a method that uses the activation region; run, trim or close "
+                "after it has returned, or give the inner method an arena of its own"
+            )
+        if self.closed:
+            mutex_unlock(self.turn)
+            raise_closed(self)
+        return 0
+
+    cdef void leave(self) noexcept:
+        mutex_unlock(self.turn)
+
+    cdef char* heap_base(self) noexcept nogil:
+        return self.base_address + self.activation_reserve
+
+    cdef int commit_heap(self, size_t nbytes) noexcept nogil:
+        """Make the heap usable up to `nbytes` and a page of slack; gives whether the system grants it. Lock held."""
+        cdef size_t wanted
+        if nbytes + PAGE <= self.heap_committed:
+            return True
+        wanted = min(round_up(nbytes + PAGE, CHUNK), self.reserve - self.activation_reserve)
+        if mprotect(self.heap_base(), wanted, PROT_READ | PROT_WRITE) != 0:
+            return False
+        self.heap_committed = wanted
+        return True
+
+    cdef int32_t find_block(self, void* address) noexcept nogil:
+        """The live range that starts at an address, or -1. Lock held."""
+        cdef char* start = self.heap_base()
+        if self.base_address is NULL or <char*>address < start or <char*>address >= start + self.heap.top:
+            return -1
+        return self.heap.find(<char*>address - start)
+
+    cdef void drop_pages(self) noexcept nogil:
+        cdef size_t keep
+        cdef int32_t index
+        cdef char* start
+        cdef char* end
+        mutex_lock(self.lock)
+        if give_back(self.base_address, self.activation_committed):
+            self.activation_committed = 0
+        keep = round_up(<size_t>self.heap.top + PAGE, PAGE) if self.heap.top > 0 else 0
+        if keep < self.heap_committed and give_back(self.heap_base() + keep, self.heap_committed - keep):
+            self.heap_committed = keep
+        index = self.heap.lowest
+        while index >= 0:
+            if self.heap.ranges[index].requested < 0:
+                start = self.heap_base() + round_up(self.heap.ranges[index].offset, PAGE)
+                end = self.heap_base() + (self.heap.ranges[index].offset + self.heap.ranges[index].size) // PAGE * PAGE
+                if end > start:
+                    madvise(start, end - start, MADV_DONTNEED)
+            index = self.heap.ranges[index].after
+        mutex_unlock(self.lock)
+
+    cdef void fill_unused(self, int byte) noexcept nogil:
+        cdef int32_t index
+        mutex_lock(self.lock)
+        memset(self.base_address, byte, self.activation_committed)
+        index = self.heap.lowest
+        while index >= 0:
+            if self.heap.ranges[index].requested < 0:
+                memset(self.heap_base() + self.heap.ranges[index].offset, byte, self.heap.ranges[index].size)
+            index = self.heap.ranges[index].after
+        memset(self.heap_base() + self.heap.top, byte, self.heap_committed - self.heap.top)
+        mutex_unlock(self.lock)
+
+    cdef void unmap_if_unused(self) noexcept nogil:
+        """Return the address space of a closed arena once no block is left. Lock held."""
+        if self.heap.n_live == 0 and self.base_address is not NULL:
+            munmap(self.base_address, self.reserve)
+            self.base_address = NULL
+
+
+@cython.final
+@cython.no_gc_clear                     # __dealloc__ needs the arena
+cdef class Block:
+    """Memory on the heap of an `Arena`, freed when the last reference is dropped.
+
+    Supports the buffer protocol (writable bytes) and weak references. Made by `Arena.alloc` only.
+    """
+
+    def __init__(self):
+        raise TypeError("blocks are made by Arena.alloc")
+
+    def __dealloc__(self):
+        if self.start is not NULL:
+            self.arena.heap_free(self.start)
+
+    def __repr__(self) -> str:
+        state = "freed" if self.start is NULL else f"address=0x{<uintptr_t>self.start:x}"
+        return f"<Block {state} nbytes={self.length}>"
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        if self.start is NULL:
+            raise BufferError("this block was freed")
+        PyBuffer_FillInfo(buffer, self, self.start, self.length, 0, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        self.exports -= 1
+
+    @property
+    def address(self) -> int:
+        """Address of the first byte.
+
+        Raises
+        ------
+        Error
+            The block was freed.
+        """
+        if self.start is NULL:
+            raise Error("this block was freed")
+        return <uintptr_t>self.start
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that were asked for."""
+        return self.length
+
+    @property
+    def is_freed(self) -> bool:
+        """Whether `free` was called."""
+        return self.start is NULL
+
+    def free(self) -> None:
+        """Give the memory back now.
+
+        Raises
+        ------
+        BufferError
+            A memoryview or array still uses it.
+        Error
+            The block was freed before.
+        """
+        if self.exports:
+            raise BufferError(f"{self.exports} memoryviews or arrays still use this block of {self.length} bytes")
+        if self.start is NULL:
+            raise Error("this block was freed before")
+        cdef char* start = self.start
+        self.start = NULL
+        self.arena.heap_free(start)
+
+
+cdef int raise_closed(Arena arena) except -1 with gil:
+    raise Error(f"arena {arena.name!r} is closed")
+
+
+cdef int raise_alignment(size_t alignment) except -1 with gil:
+    raise ValueError(f"alignment {alignment} is no power of two")
+
+
+cdef int raise_activations_full(Arena arena, size_t nbytes) except -1 with gil:
+    raise ArenaFullError(
+        f"arena {arena.name!r}: the activations need {nbytes} bytes, but the activation region can only grow to "
+        f"{arena.activation_reserve - PAGE}; create the Arena with activation_reserve={nbytes} or more"
+    )
+
+
+cdef int raise_heap_full(Arena arena, size_t nbytes, size_t alignment) except -1 with gil:
+    stats = arena.stats
+    room = arena.heap.limit - stats.heap_extent
+    raise ArenaFullError(
+        f"arena {arena.name!r}: no room for a heap block of {nbytes} bytes (alignment {alignment}): {room} bytes are free "
+        f"in one piece at the end and {arena.heap.free_bytes} in {stats.heap_free_ranges} pieces, {stats.heap_live} are in "
+        f"use; drop blocks, or create the Arena with a reserve larger than {arena.reserve}"
+    )
+
+
+cdef int raise_refused(Arena arena, size_t nbytes) except -1 with gil:
+    stats = arena.stats
+    raise ArenaFullError(
+        f"arena {arena.name!r}: the system does not grant memory for {nbytes} more bytes "
+        f"({stats.activation_committed + stats.heap_committed} are in use); free memory, call trim(), or raise the memory "
+        "limit of the process"
+    )
+
+
+cdef int raise_foreign(Arena arena, void* address) except -1 with gil:
+    raise Error(
+        f"arena {arena.name!r}: 0x{<uintptr_t>address:x} is not the start of a live block: it was freed before, or it is "
+        "not from this arena"
+    )

@@ -1,0 +1,201 @@
+# distutils: language = c++
+"""The method's outputs: memory for them before a run, results from them after it.
+
+An output gets a block of the arena's heap, which the result tensors own together, or the caller's own tensor where the
+method can write into it directly. Memory that belongs to somebody else (an input, a constant, a state) is never handed
+out: such outputs are copied, and the copy is counted.
+"""
+
+from libc.stdint cimport int32_t
+from libc.string cimport memcpy
+
+from etarena._binding cimport BoundShape, ShapeBinder
+from etarena._runtime cimport NativeMethod, TensorView
+from etarena._tensors cimport HeapShare, drop_share, new_share, share_tensor
+from etarena.allocator.arena cimport Arena
+
+from .allocator.errors import InputError, InputTypeError
+from .allocator.plan import Kind, Scalar
+from .copies import allow_copy
+from .dtypes import dtype_name
+
+cdef enum:
+    OUTPUT = 2     # Kind.OUTPUT
+
+
+cdef class OutputWriter:
+    """Serves one call after another.
+
+    Parameters
+    ----------
+    section
+        The method's plan section.
+    binder
+        Its shape binder.
+    arena
+        Whose heap holds the results.
+    """
+
+    def __cinit__(self, section, ShapeBinder binder not None, Arena arena not None):
+        self.section, self.binder, self.arena = section, binder, arena
+        for position, value in enumerate(section.values):
+            if value.storage == position and value.kind == Kind.OUTPUT:
+                self.owners.push_back(position)
+        self.shares.assign(self.owners.size(), <HeapShare*> NULL)
+        self.given = None
+
+    cdef int check(self, object outputs) except -1:
+        """Remember the caller's tensors, one entry an output of the program."""
+        self.given = None
+        if outputs is None:
+            return 0
+        visible = sum(not entry.hidden for entry in self.section.outputs)
+        if not isinstance(outputs, (list, tuple)) or len(outputs) != visible:
+            raise InputError(f"outputs must be a list of {visible} tensors or Nones, as many as the method returns")
+        remaining = iter(outputs)
+        given = [None if entry.hidden else next(remaining) for entry in self.section.outputs]
+        for position, tensor in enumerate(given):
+            if tensor is not None:
+                self.check_type(position, tensor)
+        self.given = given
+        return 0
+
+    def check_type(self, int position, tensor):
+        """Refuse a tensor for an output that cannot hold it whatever the shapes are."""
+        import torch
+
+        entry = self.section.outputs[position]
+        if entry.value < 0:
+            raise InputTypeError(f"output {position} is a number: pass None for it")
+        if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+            raise InputTypeError(f"output {position} needs a dense CPU torch.Tensor or None, got {type(tensor).__name__}")
+        expected = dtype_name(self.section.values[entry.value].dtype)
+        if str(tensor.dtype) != f"torch.{expected}":
+            raise InputTypeError(f"the tensor for output {position} has dtype {tensor.dtype}, the output has {expected}")
+
+    cdef int point(self, BoundShape bound, NativeMethod native, list inputs) except -1:
+        """Give every output's owner memory: the caller's where it can be written directly, else a fresh block."""
+        cdef int i, owner
+        cdef void* address
+        self.bound = bound
+        direct = self.direct_owners(inputs) if self.given is not None else None
+        for i in range(<int> self.owners.size()):
+            owner = self.owners[i]
+            if direct is not None and owner in direct:
+                address = <void*> <size_t> direct[owner].data_ptr()
+            else:
+                self.shares[i] = new_share(self.arena, <size_t> bound.nbytes[owner])
+                address = self.shares[i].address
+            native.set_address(owner, self.arena.base_address if address == NULL else address)
+        return 0
+
+    def direct_owners(self, inputs):
+        """Map owners to the caller's tensors that can be their memory."""
+        direct, seen = {}, []
+        for position, tensor in enumerate(self.given):
+            if tensor is not None:
+                self.check_shape(position, tensor)
+                if overlaps(tensor, seen):
+                    raise InputError(f"the tensor for output {position} shares memory with one for another output")
+                seen.append(tensor)
+                if self.writes_directly(position, tensor, inputs):
+                    direct.setdefault(self.binder.storage[self.section.outputs[position].value], tensor)
+        return direct
+
+    def check_shape(self, int position, tensor):
+        """Refuse a tensor for an output of another shape."""
+        cdef int slot = self.section.outputs[position].value
+        cdef int start = self.binder.start[slot]
+        shape = [self.bound.sizes[start + d] for d in range(self.binder.rank[slot])]
+        if list(tensor.shape) != shape:
+            raise InputError(f"the tensor for output {position} has shape {list(tensor.shape)}, the output has {shape}")
+
+    def writes_directly(self, int position, tensor, inputs):
+        """Whether the output's own memory can be the caller's tensor: same layout, and no input lies there."""
+        cdef int slot = self.section.outputs[position].value
+        cdef int owner = self.binder.storage[slot]
+        cdef int start = self.binder.start[slot]
+        order = [self.binder.dim_orders[start + d] for d in range(self.binder.rank[slot])]
+        if self.binder.kind[owner] != OUTPUT or not tensor.permute(order).is_contiguous():
+            return False
+        if tensor.nbytes != self.bound.nbytes[owner] or tensor.data_ptr() % tensor.element_size():
+            return False
+        return not overlaps(tensor, inputs)
+
+    cdef list collect(self, NativeMethod native, list copies):
+        """Turn what the program returned into results."""
+        cdef int position = 0
+        cdef list results = []
+        for entry in self.section.outputs:
+            if not entry.hidden:
+                if entry.scalar == Scalar.TENSOR:
+                    results.append(self.tensor_result(native, position, entry.index, copies))
+                else:
+                    results.append(native.scalar(entry.index))
+            position += 1
+        return results
+
+    cdef object tensor_result(self, NativeMethod native, int position, size_t value, list copies):
+        """Hand out one output: its own block, the caller's tensor, or a copy of memory that is not the caller's."""
+        cdef TensorView view
+        cdef HeapShare* share
+        cdef int i
+        native.view(value, &view)
+        if self.given is not None and self.given[position] is not None:
+            return self.fill_given(position, <size_t> view.data, view.nbytes, copies)
+        for i in range(<int> self.shares.size()):
+            share = self.shares[i]
+            if share != NULL and share.address <= view.data and <char*> view.data <= <char*> share.address + share.nbytes:
+                return share_tensor(share, view.data, view.dtype, view.rank, view.sizes, view.strides)
+        # It is an input, a constant, a state or another output's tensor of the caller: results never alias those.
+        copies.append(allow_copy(f"output {position} is memory that stays with its owner", view.nbytes))
+        share = new_share(self.arena, view.nbytes)
+        try:
+            memcpy(share.address, view.data, view.nbytes)
+            return share_tensor(share, share.address, view.dtype, view.rank, view.sizes, view.strides)
+        finally:
+            drop_share(share)
+
+    def fill_given(self, int position, size_t address, size_t nbytes, copies):
+        """Make sure that the caller's tensor holds the output and return it."""
+        cdef int slot = self.section.outputs[position].value
+        cdef int start = self.binder.start[slot]
+        tensor = self.given[position]
+        if nbytes == 0 or tensor.data_ptr() == address:
+            return tensor
+        import torch
+
+        copies.append(allow_copy(f"output {position} goes into a tensor it could not be written to", nbytes))
+        order = [self.binder.dim_orders[start + d] for d in range(self.binder.rank[slot])]
+        permuted = tensor.detach().permute(order)
+        dense = torch.empty(permuted.shape, dtype=tensor.dtype)
+        memcpy(<void*> <size_t> dense.data_ptr(), <void*> address, nbytes)
+        permuted.copy_(dense)
+        return tensor
+
+    cdef void drop(self) noexcept:
+        """Let go of the output blocks of the call; result tensors keep theirs."""
+        cdef int i
+        for i in range(<int> self.shares.size()):
+            if self.shares[i] != NULL:
+                drop_share(self.shares[i])
+                self.shares[i] = NULL
+        self.given = self.bound = None
+
+
+cdef bint overlaps(object tensor, object others):
+    """Whether a tensor's memory touches that of any other."""
+    begin, end = memory_range(tensor)
+    for other in others:
+        other_begin, other_end = memory_range(other)
+        if begin < other_end and other_begin < end:
+            return True
+    return False
+
+
+cdef tuple memory_range(object tensor):
+    """Addresses from the first to one past the last byte of a strided tensor; strides are never negative in torch."""
+    if tensor.numel() == 0:
+        return 0, 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()

@@ -1,0 +1,169 @@
+"""Loading programs: files made by etarena and stock ``.pte`` files."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .allocator import plan
+from .allocator.arena import Arena
+from .allocator.errors import Error, InputTypeError, PlanError
+from .libraries import load_libraries
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer
+
+    from ._method import PlannedMethod
+    from .stock_method import StockMethod
+
+    Method = PlannedMethod | StockMethod
+
+__all__ = ["Method", "Program", "default_arena", "load"]
+
+PLAN_BACKEND = "EtarenaPlan"
+_default_arena: Arena | None = None
+
+
+def default_arena() -> Arena:
+    """Return the arena of the process, made when it is first needed; programs loaded without one share it."""
+    global _default_arena
+    if _default_arena is None:
+        _default_arena = Arena(name="default")
+    return _default_arena
+
+
+def load(source: str | os.PathLike[str] | Buffer, arena: Arena | None = None, *, plan_cache: int = 4 << 20) -> Program:
+    """Load a program.
+
+    Parameters
+    ----------
+    source
+        Path of a ``.pte`` file, which is mapped into memory and must not change while the program lives, or its bytes.
+    arena
+        Where activations and results live; by default one arena for the whole process.
+    plan_cache
+        Bytes that each method may keep of plans for shapes seen before (default 4 MiB); the least recently used go.
+
+    Returns
+    -------
+    Program
+        Its methods are loaded when they are first asked for.
+
+    Raises
+    ------
+    PlanError
+        If the file was made by etarena and is damaged, or holds a plan of another program.
+    RuntimeFailure
+        If it is not a program that this version of ExecuTorch reads.
+    FileNotFoundError
+        If there is no such file.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                raise PlanError(f"{path} is empty: it is not a .pte program")
+            data: Buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    else:
+        try:
+            data = memoryview(source).cast("B")
+        except TypeError as error:
+            raise InputTypeError(f"expected a path or bytes, got {type(source).__name__}") from error
+    if arena is not None and not isinstance(arena, Arena):
+        raise InputTypeError(f"arena must be an etarena.Arena, got {type(arena).__name__}")
+    return Program(data, arena or default_arena(), plan_cache)
+
+
+class Program:
+    """A loaded program: got from `load`.
+
+    Attributes
+    ----------
+    arena : Arena
+        Where the activations, results and state of its methods live.
+    """
+
+    def __init__(self, data: Buffer, arena: Arena, plan_cache: int) -> None:
+        load_libraries()
+        from ._runtime import NativeProgram
+
+        self.arena = arena
+        self._plan_cache = plan_cache
+        # Before ExecuTorch reads anything: what follows trusts a file whose digest is right.
+        sections = plan.check(data)
+        self.native = NativeProgram(data)
+        self._check_sections(sections)
+        self._methods: dict[str, Method] = {}
+        self._states: dict[str, Any] = {}
+
+    def _check_sections(self, sections: int) -> None:
+        expected = sum(PLAN_BACKEND in self.native.describe(name)[1] for name in self.method_names)
+        if expected != sections:
+            raise PlanError(f"the file names {expected} plan sections and holds {sections}: it is damaged, export it again")
+
+    @property
+    def method_names(self) -> list[str]:
+        """Names of the methods, in the order of the file."""
+        return self.native.method_names
+
+    def method(self, name: str = "forward") -> Method:
+        """Return a method, loading it when it is first asked for.
+
+        Raises
+        ------
+        Error
+            If the program has no such method.
+        RuntimeFailure
+            If ExecuTorch cannot load it, for instance because a backend or operator is missing.
+        PlanError
+            If its plan section does not fit the program.
+        """
+        if name not in self.method_names:
+            raise Error(f"the program has no method {name!r}; it has {', '.join(self.method_names)}")
+        if name not in self._methods:
+            self._methods[name] = self._load_method(name)
+        return self._methods[name]
+
+    def _load_method(self, name: str) -> Method:
+        if PLAN_BACKEND in self.native.describe(name)[1]:
+            from ._method import PlannedMethod
+
+            return PlannedMethod(self, name, self._plan_cache)
+        from .stock_method import StockMethod
+
+        return StockMethod(self, name)
+
+    def state_block(self, section: plan.Method, state: plan.State) -> Any:
+        """Return the arena block of a mutable buffer, shared by the methods that name it, made with its start value."""
+        from .dtypes import ITEM_BYTES
+
+        value = section.values[state.value]
+        nbytes = ITEM_BYTES[value.dtype]
+        for register in value.sizes:
+            if register < len(section.symbols):
+                raise PlanError(f"states[{state.name!r}].value: the size of a mutable buffer must be fixed")
+            nbytes *= section.size_code[register - len(section.symbols)].a
+        block = self._states.get(state.name)
+        if block is None:
+            block = self._states[state.name] = self.arena.alloc(nbytes)
+            memoryview(block).cast("B")[:] = bytes(state.initial) or bytes(nbytes)
+        if block.nbytes != nbytes:
+            raise PlanError(f"states[{state.name!r}]: two methods disagree about its size: {block.nbytes}, {nbytes} bytes")
+        return block
+
+    def __repr__(self) -> str:
+        """Name the methods."""
+        return f"<etarena.Program with {', '.join(self.method_names)}>"
+
+
+def __getattr__(name: str) -> Any:
+    """Give ``Method`` for annotations and isinstance checks without loading the runtime at import."""
+    if name == "Method":
+        load_libraries()
+        from ._method import PlannedMethod
+        from .stock_method import StockMethod
+
+        return PlannedMethod | StockMethod
+    raise AttributeError(name)

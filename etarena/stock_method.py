@@ -1,0 +1,186 @@
+"""Methods of stock ``.pte`` files: planned ahead of time by ExecuTorch, run as they are, with checked inputs.
+
+ExecuTorch takes any input with the right number of elements and reads it row by row; here shape and layout are checked
+or converted first, so that a wrong input is an error and not a wrong result.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ._runtime import NativeMethod
+from ._tensors import torch_view
+from .allocator.errors import Error, InputError, InputTypeError, ShapeError
+from .copies import Copy, allow_copy
+from .dtypes import ITEM_BYTES, dtype_name
+from .memory_plan import RunStats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from .program import Program
+
+__all__ = ["StockMethod"]
+
+_STATIC = 0  # TensorShapeDynamism::STATIC
+
+
+class _TensorInput(NamedTuple):
+    dtype: int
+    limit: tuple[int, ...]  # the sizes in the file: exact when static, upper bounds otherwise
+    order: tuple[int, ...]
+    static: bool
+
+
+class StockMethod:
+    """A method without a plan section; got from `Program.method`.
+
+    Attributes
+    ----------
+    name
+        Name of the method.
+    section
+        None: a stock file has no plan section.
+    last_run
+        Figures of the last run; its arena bytes are what the file reserves, whatever the input.
+    """
+
+    section = None
+
+    def __init__(self, program: Program, name: str) -> None:
+        self.name = name
+        self.arena = program.arena
+        self._program = program
+        self.last_run: RunStats | None = None
+        self._load()
+
+    def _load(self) -> None:
+        planned, self._backends, _ = self._program.native.describe(self.name)
+        self._planned_bytes = sum(planned)
+        # Zeroed like ExecuTorch's own runtime does: a buffer that the file mutates starts at zero.
+        blocks = [self.arena.alloc(max(nbytes, 1)) for nbytes in planned]
+        for block in blocks:
+            ctypes.memset(block.address, 0, block.nbytes)
+        self._native = NativeMethod(self._program.native, self.name, blocks)
+        self._inputs = [self._describe_input(value) for value in self._native.inputs]
+        tensors = [self._native.tensor(value) for value in self._native.outputs]
+        self._room = [None if found is None or found[4] else found[5] for found in tensors]
+
+    def _describe_input(self, value: int) -> _TensorInput | None:
+        found = self._native.tensor(value)
+        if found is None:
+            return None
+        dtype, sizes, order, dynamism, _, _ = found
+        return _TensorInput(dtype, sizes, order, dynamism == _STATIC)
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        """Run the method on positional inputs."""
+        return self.execute(inputs)
+
+    def execute(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run the method.
+
+        Parameters
+        ----------
+        inputs
+            One tensor (or number) for each input, at most as large as the file's upper bound.
+
+        Returns
+        -------
+        list
+            The outputs: torch tensors of their own memory, or numbers.
+
+        Raises
+        ------
+        InputError, InputTypeError, ShapeError
+            If an input does not fit; the message names it.
+        RuntimeFailure
+            If an operator or delegate fails. The method can be called again.
+        """
+        if not isinstance(inputs, (list, tuple)):
+            raise InputTypeError(f"inputs must be a list or tuple, got {type(inputs).__name__}")
+        if len(inputs) != len(self._inputs):
+            raise InputError(f"method {self.name!r} takes {len(self._inputs)} inputs, got {len(inputs)}")
+        if self._native.poisoned:
+            self._load()
+        copies: list[Copy] = []
+        held = [self._set_input(position, value, copies) for position, value in enumerate(inputs)]
+        rooms = [self._set_output(position) for position in range(len(self._room))]
+        self._native.execute()
+        del held
+        results = [self._result(position, room, copies) for position, room in enumerate(rooms)]
+        output_bytes = sum(room.nbytes for room in rooms if room is not None)
+        scratch = tuple(sorted(set(self._backends)))
+        self.last_run = RunStats(
+            self._planned_bytes, self._planned_bytes, output_bytes, 0, 0, scratch, 0, True, 1, tuple(copies)
+        )
+        return results
+
+    def _set_input(self, position: int, value: Any, copies: list[Copy]) -> torch.Tensor | None:
+        expected = self._inputs[position]
+        if expected is None:
+            if not isinstance(value, (int, float, bool)):
+                raise InputTypeError(f"input {position} must be a number, got {type(value).__name__}")
+            self._native.set_number_input(position, value)
+            return None
+        tensor, dtype = torch_view(value, str(position))
+        if dtype != expected.dtype:
+            raise InputTypeError(f"input {position} has dtype {tensor.dtype}, expected {dtype_name(expected.dtype)}")
+        self._check_shape(position, tuple(tensor.shape), expected)
+        permuted = tensor.detach().permute(expected.order)
+        if not permuted.is_contiguous():
+            copies.append(allow_copy(f"input {position} has another layout than the file's", tensor.nbytes))
+            permuted = permuted.contiguous()
+        self._native.set_tensor_input(position, dtype, tuple(tensor.shape), expected.order, permuted.data_ptr())
+        return permuted
+
+    def _check_shape(self, position: int, shape: tuple[int, ...], expected: _TensorInput) -> None:
+        if len(shape) != len(expected.limit):
+            raise InputError(f"input {position} has shape {shape}, expected rank {len(expected.limit)}")
+        for dim, (size, limit) in enumerate(zip(shape, expected.limit, strict=True)):
+            if size != limit if expected.static else size > limit:
+                relation = "must be" if expected.static else "was exported with at most"
+                raise ShapeError(
+                    f"dimension {dim} of input {position} is {size}, but {relation} {limit}: "
+                    "export the model with etarena.export to run it at any size"
+                )
+
+    def _set_output(self, position: int) -> Any:
+        nbytes = self._room[position]
+        if nbytes is None:
+            return None
+        block = self.arena.alloc(max(nbytes, 1))
+        self._native.set_output(position, block.address, nbytes)
+        return block
+
+    def _result(self, position: int, room: Any, copies: list[Copy]) -> Any:
+        import torch
+
+        value = self._native.outputs[position]
+        found = self._native.tensor(value)
+        if found is None:
+            return self._native.number(value)
+        dtype, sizes, order, _, address, nbytes = found
+        if room is None or address != room.address:
+            copies.append(allow_copy(f"output {position} lies in memory planned ahead of time", nbytes))
+            room = self.arena.alloc(max(nbytes, 1))
+            ctypes.memmove(room.address, address, nbytes)
+        permuted = [sizes[dim] for dim in order]
+        count = math.prod(sizes)
+        kind = getattr(torch, dtype_name(dtype))
+        flat = torch.frombuffer(room, dtype=kind, count=count) if count else torch.empty(0, dtype=kind)
+        assert nbytes == count * ITEM_BYTES[dtype]
+        return flat.view(permuted).permute(sorted(range(len(order)), key=order.__getitem__))
+
+    def plan_for(self, shapes: object) -> None:
+        """Stock methods are planned ahead of time: raises Error."""
+        raise Error(f"method {self.name!r} was planned ahead of time: its plan does not depend on the shapes {shapes!r}")
+
+    def trim(self) -> None:
+        """Load the method anew, so that delegates give up memory that grew, and return unused pages of the arena."""
+        self._load()
+        self.arena.trim()
