@@ -1,0 +1,29 @@
+"""The ground floor of etarena: an arena, offsets inside it, sizes from symbols, and the section that describes a method.
+
+Imports neither torch nor ExecuTorch. ``plan`` (the section of a program file) and ``size_compiler`` are modules of their
+own.
+"""
+
+from . import errors
+from .arena import Arena, ArenaStats, Block
+from .errors import *  # noqa: F403 - errors.__all__ is the list
+from .planner import RULES, OffsetPlanner, Plan, plan_offsets
+from .sizes import Opcode, SizeProgram
+from .verify import Fault, FaultKind, find_faults, verify
+
+__all__ = [
+    "RULES",
+    "Arena",
+    "ArenaStats",
+    "Block",
+    "Fault",
+    "FaultKind",
+    "OffsetPlanner",
+    "Opcode",
+    "Plan",
+    "SizeProgram",
+    "find_faults",
+    "plan_offsets",
+    "verify",
+    *errors.__all__,
+]

@@ -1,0 +1,42 @@
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from .lifetimes cimport Key, Lifetimes
+from .placement cimport Placement
+
+
+cdef class OffsetPlanner:
+    cdef readonly int64_t alignment     # bytes, the default for every buffer
+    cdef readonly int effort            # how much repair may cost, in units of about a microsecond for each buffer
+    cdef readonly int rules             # bit set of the rules that are tried
+    cdef readonly int winner            # the rule whose order won the last plan: its number, -1 for the given order
+    cdef readonly bint repaired         # whether that order was improved afterwards
+    cdef Lifetimes lifetimes
+    cdef Placement placement
+    cdef int n_free                     # buffers that are not pinned; `best_order` lists them
+    cdef int32_t* order                 # the one under trial
+    cdef int32_t* best_order
+    cdef int64_t* best_offsets
+    cdef int64_t best_peak
+    cdef const int64_t* pinned          # the caller's, during a plan; may be NULL
+    cdef Key* keys
+    cdef Key* spare
+    cdef int capacity
+
+    # Buffer i has sizes[i] >= 0 bytes and lives at positions first[i] <= p < last[i]. order (may be NULL) lists buffers to
+    # place first, each once. Writes offsets[n], peak and lower_bound. ValueError for bad buffers, SizeOverflowError if the
+    # sum of sizes does not fit. Not thread-safe: one planner for each thread.
+    cdef int plan(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last, const int32_t* order,
+                  int n_order, int64_t* offsets, int64_t* peak, int64_t* lower_bound) except -1 nogil
+    # The same with pinned[i] >= 0 the offset that buffer i must have, and < 0 for the others.
+    cdef int plan_pinned(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last,
+                         const int32_t* order, int n_order, const int64_t* pinned, int64_t* offsets, int64_t* peak,
+                         int64_t* lower_bound) except -1 nogil
+
+    cdef int reserve(self, int n) noexcept nogil
+    cdef int64_t check_pins(self) except -1 nogil
+    cdef int take_order(self, const int32_t* order, int n_order) except -1 nogil
+    cdef void sort_by_rule(self, int rule, int start) noexcept nogil
+    cdef int attempt(self, int64_t limit) noexcept nogil
+    cdef void search(self, int64_t target) noexcept nogil
+    cdef void list_free(self) noexcept nogil
+    cdef void repair(self, int64_t target) noexcept nogil

@@ -1,0 +1,43 @@
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from typing_extensions import disjoint_base
+
+__all__ = ["RULES", "OffsetPlanner", "Plan", "plan_offsets"]
+
+RULES: Final[tuple[str, ...]]
+
+@dataclass(frozen=True)
+class Plan:
+    offsets: list[int]
+    peak: int
+    lower_bound: int
+    order: list[int]
+    rule: str
+
+@disjoint_base
+class OffsetPlanner:
+    def __new__(cls, alignment: int = 64, *, effort: int = 1, rules: Sequence[str] = ...) -> Self: ...
+    @property
+    def alignment(self) -> int: ...
+    @property
+    def effort(self) -> int: ...
+    @property
+    def rules(self) -> int: ...
+    @property
+    def winner(self) -> int: ...
+    @property
+    def repaired(self) -> bool: ...
+
+def plan_offsets(
+    sizes: Sequence[int],
+    first: Sequence[int],
+    last: Sequence[int],
+    alignment: int = 64,
+    *,
+    pinned: Mapping[int, int] | None = None,
+    order: Sequence[int] | None = None,
+    effort: int = 1,
+    rules: Sequence[str] = ...,
+) -> Plan: ...

@@ -1,0 +1,444 @@
+"""Offsets for buffers with known sizes and lifetimes, so that those live at the same time do not overlap.
+
+The problem (dynamic storage allocation) is NP-hard, but the lists that models produce are not: buffers are placed by first
+fit in the order of a rule, and the rules are tried one after the other until one reaches the lower bound. Placing by
+decreasing "breadth" is the rule of TensorFlow Lite (Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net
+Inference, 2020), placing by size the classic of MNN, TVM and ExecuTorch. When all of them miss the bound, the buffer that
+sets the peak is moved forward in the order and placing is tried again ("squeaky wheel" search, Joslin and Clements, 1999),
+within a fixed amount of work, so that results do not depend on the speed of the machine.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memmove, memset
+
+from .lifetimes cimport Key, Lifetimes, sort_keys
+from .placement cimport Placement
+
+from array import array
+from dataclasses import dataclass
+
+from .errors import SizeOverflowError
+
+__all__ = ["RULES", "OffsetPlanner", "Plan", "plan_offsets"]
+
+cdef int64_t UNLIMITED = (<uint64_t>1 << 63) - 1
+cdef enum:
+    GIVEN = -1                          # "rule" of an order that the caller prefers
+    WORK_PER_EFFORT = 1000              # looks at a neighbour that repair may take, for each buffer
+    LARGEST_EFFORT = 1_000_000
+    PATIENCE = 64                       # failed moves after which repair starts again from the best order
+    N_RULES = 8
+
+cdef int64_t HIGHEST_PIN = <int64_t>1 << 61
+
+ctypedef void (*Rule)(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil
+
+
+cdef double area(Lifetimes lives, const int64_t* sizes, int32_t i) noexcept nogil:
+    return <double>sizes[i] * (<double>lives.last[i] - lives.first[i])
+
+
+cdef void by_breadth_then_execution(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
+    key.primary = lives.height[i]
+    key.secondary = -<double>lives.first[i]
+
+
+cdef void by_size_then_execution(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
+    key.primary = sizes[i]
+    key.secondary = -<double>lives.first[i]
+
+
+cdef void by_size_then_lifetime(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
+    key.primary = sizes[i]
+    key.secondary = <double>lives.last[i] - lives.first[i]
+
+
+cdef void by_area(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
+    key.primary = area(lives, sizes, i)
+    key.secondary = sizes[i]
+
+
+cdef void by_breadth_then_area(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
+    key.primary = lives.height[i]
+    key.secondary = area(lives, sizes, i)
+
+
+cdef void by_conflicts(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
+    key.primary = <double>lives.conflict[i] * sizes[i]
+    key.secondary = sizes[i]
+
+
+cdef void by_lifetime(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
+    key.primary = <double>lives.last[i] - lives.first[i]
+    key.secondary = sizes[i]
+
+
+cdef void by_execution(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
+    key.primary = -<double>lives.first[i]
+    key.secondary = sizes[i]
+
+
+cdef Rule[N_RULES] RULE_TABLE
+RULE_TABLE[:] = [
+    by_breadth_then_execution, by_size_then_execution, by_size_then_lifetime, by_area, by_breadth_then_area, by_conflicts,
+    by_lifetime, by_execution,
+]
+RULES = (
+    "breadth, execution", "size, execution", "size, lifetime", "area", "breadth, area", "conflicts", "lifetime",
+    "execution",
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Offsets found by `plan_offsets`.
+
+    Attributes
+    ----------
+    offsets : list of int
+        Byte offset of each buffer; 0 for empty ones.
+    peak : int
+        Bytes that all of them together need: the largest ``offset + size``.
+    lower_bound : int
+        Largest sum of the sizes that live at one position; no plan can need less.
+    order : list of int
+        Buffers in the order in which they were placed; give it as `order` to get the same plan faster.
+    rule : str
+        Name of the rule that the order comes from, followed by ``" + repair"`` if it was improved by search.
+    """
+
+    offsets: list[int]
+    peak: int
+    lower_bound: int
+    order: list[int]
+    rule: str
+
+
+cdef class OffsetPlanner:
+    """Scratch memory for planning many shapes of one model; for Cython callers.
+
+    Parameters
+    ----------
+    alignment : int, optional
+        Power of two; offsets are multiples of it. A buffer that is smaller is aligned to its size rounded up to a power of
+        two (at least 16), so that it does not cost a whole line.
+    effort : int, optional
+        How much work repair may take when no rule reaches the lower bound: about a microsecond for each buffer and unit.
+    rules : sequence of str, optional
+        Which of `RULES` are tried; all by default.
+
+    Raises
+    ------
+    ValueError
+        The alignment is no power of two, effort is out of range, or there is no such rule.
+    """
+
+    def __cinit__(self, alignment: int = 64, *, effort: int = 1, rules: Sequence[str] = RULES):
+        if not (0 < alignment <= 1 << 30 and alignment & (alignment - 1) == 0):
+            raise ValueError(f"alignment {alignment} is no power of two up to 2**30")
+        if not 0 <= effort <= LARGEST_EFFORT:
+            raise ValueError(f"effort {effort} is out of range (expected 0 to {LARGEST_EFFORT})")
+        for rule in rules:
+            if rule not in RULES:
+                raise ValueError(f"there is no rule {rule!r}; expected some of {', '.join(map(repr, RULES))}")
+            self.rules |= 1 << RULES.index(rule)
+        if not self.rules:
+            raise ValueError("no rules to try")
+        self.alignment = alignment
+        self.effort = effort
+        self.winner = GIVEN
+        self.lifetimes = Lifetimes()
+        self.placement = Placement(self.lifetimes, alignment)
+
+    def __dealloc__(self):
+        free(self.order)
+        free(self.best_order)
+        free(self.best_offsets)
+        free(self.keys)
+        free(self.spare)
+
+    cdef int plan(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last, const int32_t* order,
+                  int n_order, int64_t* offsets, int64_t* peak, int64_t* lower_bound) except -1 nogil:
+        return self.plan_pinned(n, sizes, first, last, order, n_order, NULL, offsets, peak, lower_bound)
+
+    cdef int plan_pinned(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last,
+                         const int32_t* order, int n_order, const int64_t* pinned, int64_t* offsets, int64_t* peak,
+                         int64_t* lower_bound) except -1 nogil:
+        cdef int64_t target
+        if n < 0 or n_order < 0:
+            raise_count(n, n_order)
+        if self.reserve(n) != 0:
+            raise_memory()
+        self.lifetimes.learn(n, first, last)
+        self.placement.begin(n, sizes)
+        self.lifetimes.measure(sizes, self.placement.steps, lower_bound, &target)
+        self.pinned = pinned
+        self.best_peak = UNLIMITED
+        self.repaired = False
+        if pinned is not NULL:
+            target = max(target, self.check_pins())
+        self.take_order(order, n_order)
+        if n_order > 0:
+            self.attempt(UNLIMITED)
+            self.winner = GIVEN
+        self.search(target)
+        self.repair(target)
+        memcpy(offsets, self.best_offsets, n * sizeof(int64_t))
+        peak[0] = self.best_peak
+        return 0
+
+    cdef void search(self, int64_t target) noexcept nogil:
+        """Try the rules until one reaches the target."""
+        cdef int rule
+        for rule in range(N_RULES):
+            if self.best_peak <= target:
+                return
+            if self.rules >> rule & 1:
+                self.list_free()
+                self.sort_by_rule(rule, 0)
+                if self.attempt(self.best_peak) == self.n_free:
+                    self.winner = rule
+
+    cdef void repair(self, int64_t target) noexcept nogil:
+        """Move whatever sets the peak forward in the best order, and try again."""
+        cdef uint64_t random = 0x9E3779B97F4A7C15
+        cdef int64_t end = self.placement.work + <int64_t>self.effort * WORK_PER_EFFORT * self.n_free
+        cdef int position, destination
+        cdef int failures = 0
+        cdef int32_t culprit
+        memcpy(self.order, self.best_order, self.n_free * sizeof(int32_t))
+        while self.best_peak > target and self.placement.work < end:
+            position = self.attempt(self.best_peak)
+            if position == self.n_free:
+                self.repaired = True
+                failures = 0
+                continue
+            failures += 1
+            if failures > PATIENCE:
+                memcpy(self.order, self.best_order, self.n_free * sizeof(int32_t))
+                failures = 0
+            random ^= random << 13
+            random ^= random >> 7
+            random ^= random << 17
+            destination = 0 if position == 0 else <int>(random % <uint64_t>position)
+            culprit = self.order[position]
+            memmove(self.order + destination + 1, self.order + destination, (position - destination) * sizeof(int32_t))
+            self.order[destination] = culprit
+
+    cdef int attempt(self, int64_t limit) noexcept nogil:
+        """Place everything in the current order; if it ends below the limit, keep it. Gives n_free if so."""
+        cdef int i, position
+        cdef int64_t peak = 0
+        self.placement.clear()
+        if self.pinned is not NULL:
+            for i in range(self.lifetimes.n):
+                if self.pinned[i] >= 0:
+                    self.placement.put(i, self.pinned[i])
+                    peak = max(peak, self.pinned[i] + self.placement.sizes[i])
+        position = self.placement.place(self.order, self.n_free, limit, &peak)
+        if position == self.n_free:
+            self.best_peak = peak
+            memcpy(self.best_order, self.order, self.n_free * sizeof(int32_t))
+            for i in range(self.lifetimes.n):
+                self.best_offsets[i] = self.placement.spans[i].offset
+        return position
+
+    cdef int take_order(self, const int32_t* order, int n_order) except -1 nogil:
+        """Start with the order given, completed by the first rule; all buffers but the pinned ones."""
+        cdef int32_t i
+        cdef int k
+        cdef int n = self.lifetimes.n
+        cdef int32_t* seen = self.best_order
+        memset(seen, 0, n * sizeof(int32_t))
+        self.n_free = 0
+        for k in range(n_order):
+            i = order[k]
+            if not 0 <= i < n or seen[i]:
+                raise_order(k, i, n)
+            seen[i] = True
+            if self.pinned is NULL or self.pinned[i] < 0:
+                self.order[self.n_free] = i
+                self.n_free += 1
+        k = self.n_free
+        for i in range(n):
+            if not seen[i] and (self.pinned is NULL or self.pinned[i] < 0):
+                self.order[self.n_free] = i
+                self.n_free += 1
+        self.sort_by_rule(0, k)
+        return 0
+
+    cdef void sort_by_rule(self, int rule, int start) noexcept nogil:
+        """Sort the order from `start` on."""
+        cdef int k
+        cdef int n = self.n_free - start
+        cdef Rule fill = RULE_TABLE[rule]
+        for k in range(n):
+            self.keys[k].index = self.order[start + k]
+            fill(self.lifetimes, self.placement.sizes, self.keys[k].index, &self.keys[k])
+        sort_keys(self.keys, self.spare, n)
+        for k in range(n):
+            self.order[start + k] = self.keys[k].index
+
+    cdef void list_free(self) noexcept nogil:
+        """Start again with all buffers but the pinned ones, in index order."""
+        cdef int32_t i
+        cdef int k = 0
+        for i in range(self.lifetimes.n):
+            if self.pinned is NULL or self.pinned[i] < 0:
+                self.order[k] = i
+                k += 1
+
+    cdef int64_t check_pins(self) except -1 nogil:
+        """Refuse pins that are in each other's way; give the largest end."""
+        cdef int i, j
+        cdef int64_t end
+        cdef int64_t peak = 0
+        cdef const int64_t* pins = self.pinned
+        cdef const int64_t* sizes = self.placement.sizes
+        for i in range(self.lifetimes.n):
+            if pins[i] < 0 or sizes[i] == 0:
+                continue
+            if pins[i] > HIGHEST_PIN:
+                raise_pin(i, pins[i])
+            end = pins[i] + sizes[i]
+            peak = max(peak, end)
+            for j in range(i):
+                if pins[j] >= 0 and pins[j] < end and pins[j] + sizes[j] > pins[i] and sizes[j] > 0:
+                    if self.lifetimes.first[j] < self.lifetimes.last[i] and self.lifetimes.last[j] > self.lifetimes.first[i]:
+                        raise_pins(j, i)
+        return peak
+
+    cdef int reserve(self, int n) noexcept nogil:
+        cdef size_t count = n + n // 2 + 1
+        if n <= self.capacity:
+            return 0
+        self.capacity = 0
+        if (
+            grow(<void**>&self.order, count * sizeof(int32_t)) != 0
+            or grow(<void**>&self.best_order, count * sizeof(int32_t)) != 0
+            or grow(<void**>&self.best_offsets, count * sizeof(int64_t)) != 0
+            or grow(<void**>&self.keys, count * sizeof(Key)) != 0
+            or grow(<void**>&self.spare, count * sizeof(Key)) != 0
+        ):
+            return -1
+        self.capacity = count
+        return 0
+
+
+def plan_offsets(
+    sizes: Sequence[int],
+    first: Sequence[int],
+    last: Sequence[int],
+    alignment: int = 64,
+    *,
+    pinned: Mapping[int, int] | None = None,
+    order: Sequence[int] | None = None,
+    effort: int = 1,
+    rules: Sequence[str] = RULES,
+) -> Plan:
+    """Find offsets for buffers so that no two that live at the same time overlap.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of each buffer; empty buffers are in nobody's way.
+    first, last : sequence of int
+        Buffer ``i`` lives at the positions ``first[i] <= p < last[i]``.
+    alignment : int, optional
+        Power of two; see `OffsetPlanner`.
+    pinned : mapping of int to int, optional
+        Buffers that must have the given offset; they may be aligned in any way.
+    order : sequence of int, optional
+        Buffers to place first, in this order; tried before any rule.
+    effort : int, optional
+        How much search is worth it, in units of about a microsecond for each buffer: 1 suits run time, 0 means rules only,
+        thousands suit export.
+    rules : sequence of str, optional
+        Which of `RULES` are tried, in the order of `RULES`.
+
+    Returns
+    -------
+    Plan
+        The best found; the same for the same arguments on every machine.
+
+    Raises
+    ------
+    ValueError
+        Lists of different lengths, a negative size, an empty lifetime, an unknown buffer in `pinned` or `order`, pins that
+        overlap, or bad options.
+    SizeOverflowError
+        The sizes have more than 2**61 bytes together, or a number does not fit.
+    """
+    cdef int n = len(sizes)
+    cdef int n_order = 0 if order is None else len(order)
+    cdef int64_t peak = 0
+    cdef int64_t lower_bound = 0
+    cdef OffsetPlanner planner = OffsetPlanner(alignment, effort=effort, rules=rules)
+    if not len(first) == len(last) == n:
+        raise ValueError(f"{n} sizes, {len(first)} first and {len(last)} last positions; expected as many of each")
+    cdef int64_t[::1] size_array = as_array("q", "sizes", sizes)
+    cdef int32_t[::1] first_array = as_array("i", "first", first)
+    cdef int32_t[::1] last_array = as_array("i", "last", last)
+    cdef int32_t[::1] order_array = as_array("i", "order", order or ())
+    cdef int64_t[::1] pin_array = as_array("q", "pinned", pins_as_list(pinned or {}, n))
+    cdef int64_t[::1] offsets = array("q", bytes(8 * (n + 1)))
+    planner.plan_pinned(
+        n, &size_array[0], &first_array[0], &last_array[0], &order_array[0], n_order, &pin_array[0] if pinned else NULL,
+        &offsets[0], &peak, &lower_bound,
+    )
+    rule = "given" if planner.winner == GIVEN else RULES[planner.winner]
+    return Plan(
+        offsets=[offsets[i] for i in range(n)],
+        peak=peak,
+        lower_bound=lower_bound,
+        order=[planner.best_order[i] for i in range(planner.n_free)],
+        rule=rule + " + repair" if planner.repaired else rule,
+    )
+
+
+cdef as_array(str code, str name, values):
+    """The values as an array with one more element at the end, so that it has an address even when empty."""
+    try:
+        result = array(code, values)
+    except OverflowError:
+        raise SizeOverflowError(f"{name}: a number does not fit {32 if code == 'i' else 64} bits") from None
+    result.append(0)
+    return result
+
+
+cdef list pins_as_list(pinned, int n):
+    offsets = [-1] * n
+    for i, offset in pinned.items():
+        if not (0 <= i < n and offset >= 0):
+            raise ValueError(f"pinned: {offset} is no offset of one of {n} buffers (buffer {i})")
+        offsets[i] = offset
+    return offsets
+
+
+cdef inline int grow(void** array, size_t nbytes) noexcept nogil:
+    cdef void* grown = realloc(array[0], nbytes)
+    if grown is NULL:
+        return -1
+    array[0] = grown
+    return 0
+
+
+cdef int raise_order(int k, int32_t i, int n) except -1 with gil:
+    raise ValueError(f"order[{k}]: buffer {i} comes twice or is not one of {n} buffers")
+
+
+cdef int raise_pin(int i, int64_t offset) except -1 with gil:
+    raise ValueError(f"buffer {i} cannot be pinned at offset {offset}: it is too large (expected up to {HIGHEST_PIN})")
+
+
+cdef int raise_pins(int i, int j) except -1 with gil:
+    raise ValueError(f"buffers {i} and {j} are pinned to overlapping bytes but live at the same time")
+
+
+cdef int raise_count(int n, int n_order) except -1 with gil:
+    raise ValueError(f"{n} buffers, {n_order} of them ordered: a number is negative")
+
+
+cdef int raise_memory() except -1 with gil:
+    raise MemoryError()
