@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t
 from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
-from etarena._runtime cimport NativeMethod
+from etarena._runtime cimport NativeMethod, TensorView
 from etarena._tensors cimport HeapShare
 from etarena.allocator.arena cimport Arena
 
@@ -22,4 +22,5 @@ cdef class OutputWriter:
     cdef int point(self, BoundShape bound, NativeMethod native, list inputs) except -1
     cdef list collect(self, NativeMethod native, list copies)
     cdef object tensor_result(self, NativeMethod native, int position, size_t value, list copies)
+    cdef int check_result(self, int position, TensorView* view) except -1
     cdef void drop(self) noexcept

@@ -26,8 +26,10 @@ def time_text(nanoseconds: float) -> str:
 
 
 def shape_text(shape: tuple[object, ...] | list[object]) -> str:
-    """Return sizes joined as ``1x3x224x224``; a tensor without dimensions is ``scalar``."""
-    return "x".join(map(str, shape)) or "scalar"
+    """Return numbers as ``1x3x224x224``, sizes with symbols as ``[1, 3, h, 2*w]``, and no dimensions as ``scalar``."""
+    if all(str(size).isdigit() for size in shape):
+        return "x".join(map(str, shape)) or "scalar"
+    return f"[{', '.join(map(str, shape))}]"
 
 
 class ShapeType(click.ParamType[tuple[int, ...]]):

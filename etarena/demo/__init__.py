@@ -1,0 +1,1 @@
+"""The demo: real models at many sizes, compared with eager PyTorch and drawn."""
