@@ -7,7 +7,7 @@ BUILD := .venv/.build
 SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 PYTEST := $(VENV)/python -m pytest
 
-.PHONY: all build test lint fuzz bench demo clean
+.PHONY: all build test lint package fuzz bench demo clean
 all: build
 
 build: $(BUILD)
@@ -26,11 +26,16 @@ test: build
 lint: build
 	PATH="$(CURDIR)/$(VENV):$$PATH" scripts/lint.sh
 
+# The sdist, the wheel built from it, and a model run from that wheel.
+package: build
+	scripts/check_package.sh
+
 # Property tests only, with many more examples than a test run takes.
 fuzz: build
 	$(PYTEST) -q -m hypothesis --hypothesis-profile=fuzz --timeout=0 $(ARGS)
 
 bench: build
+	@mkdir -p out
 	$(PYTEST) -q bench --benchmark-only --benchmark-json=out/bench.json $(ARGS)
 
 demo: build

@@ -16,9 +16,10 @@ ROOT = Path(__file__).resolve().parent
 SUBPACKAGES = ("allocator", "device", "delegates")
 EXECUTORCH = "executorch==1.5.1"
 LINKED = "_runtime"  # the only module that links against libexecutorch.so: its registries must have one owner
-WARNINGS = ["-Wall", "-Wextra", "-Wundef"]
-C_FLAGS = ["-std=c11", "-O2", *WARNINGS]
-CXX_FLAGS = ["-std=c++17", "-O2", *WARNINGS, "-fvisibility=hidden"]
+# No debug information: it is most of a module's size and holds the path of the build folder.
+COMMON_FLAGS = ["-O2", "-g0", "-Wall", "-Wextra", "-Wundef"]
+C_FLAGS = ["-std=c11", *COMMON_FLAGS]
+CXX_FLAGS = ["-std=c++17", "-fvisibility=hidden", *COMMON_FLAGS]
 
 
 def stage_cimport_tree() -> None:
@@ -97,13 +98,14 @@ def runtime_extensions() -> list[Extension]:
     ]
 
 
-stage_cimport_tree()
 PACKAGES = package_folders()
+EXTENSIONS = [*allocator_extensions(), *runtime_extensions()]
+stage_cimport_tree()
 setup(
     packages=sorted(PACKAGES),
     package_dir=PACKAGES,
     ext_modules=cythonize(
-        [*allocator_extensions(), *runtime_extensions()],
+        EXTENSIONS,
         include_path=["build/cimport"],
         build_dir="build/cython",
         compiler_directives={"language_level": 3, "embedsignature": True},

@@ -4,10 +4,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import flatbuffers  # type: ignore[import-untyped]
+import flatbuffers
 import numpy as np
 
-from . import _plan_generated as fb
+from . import _plan_generated
 from .errors import PlanError
 from .plan_digest import DIGEST_SIZE, HEADER_SIZE, MAGIC
 from .plan_tables import (
@@ -30,6 +30,7 @@ from .plan_validation import validate
 __all__ = ["decode", "encode"]
 
 T = TypeVar("T")
+fb: Any = _plan_generated  # what flatc generates is not typed
 
 # What the accessors that flatc generates raise when offsets point outside the buffer or into the wrong place.
 DAMAGE = (struct.error, ValueError, IndexError, TypeError, OverflowError, MemoryError)
@@ -97,8 +98,8 @@ def decode(blob: bytes | bytearray | memoryview) -> Method:
 class _Reader:
     """Reads the tables; every vector is charged against the size of the buffer.
 
-    A damaged buffer can claim 2**32 elements, or share one long vector among many tables; an intact one never holds more
-    than its own bytes.
+    A damaged buffer can claim 2**32 elements, or share one long vector among many tables; an intact one never holds
+    more than its own bytes.
     """
 
     def __init__(self, data: bytes) -> None:

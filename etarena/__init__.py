@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         SizeOverflowError,
     )
     from .copies import CopyRefusedError, zero_copy
-    from .export import export
+    from .exporter import ExportedModel, export
     from .memory_plan import MemoryPlan, RunStats
     from .program import Method, Program, load
 
@@ -34,6 +34,7 @@ __all__ = [
     "CopyRefusedError",
     "Error",
     "ExportError",
+    "ExportedModel",
     "InputError",
     "InputTypeError",
     "MemoryPlan",
@@ -65,7 +66,7 @@ _MODULES = {
         "SizeOverflowError",
     ],
     ".copies": ["CopyRefusedError", "zero_copy"],
-    ".export": ["export"],
+    ".exporter": ["ExportedModel", "export"],
     ".memory_plan": ["MemoryPlan", "RunStats"],
     ".program": ["Method", "Program", "load"],
 }

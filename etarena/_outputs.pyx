@@ -14,7 +14,7 @@ from etarena._runtime cimport NativeMethod, TensorView
 from etarena._tensors cimport HeapShare, drop_share, new_share, share_tensor
 from etarena.allocator.arena cimport Arena
 
-from .allocator.errors import InputError, InputTypeError
+from .allocator.errors import InputError, InputTypeError, RuntimeFailure
 from .allocator.plan import Kind, Scalar
 from .copies import allow_copy
 from .dtypes import dtype_name
@@ -41,6 +41,9 @@ cdef class OutputWriter:
         for position, value in enumerate(section.values):
             if value.storage == position and value.kind == Kind.OUTPUT:
                 self.owners.push_back(position)
+        for position, value in enumerate(section.values):
+            if value.storage != position and value.kind == Kind.OUTPUT:
+                self.members.push_back(position)
         self.shares.assign(self.owners.size(), <HeapShare*> NULL)
         self.given = None
 
@@ -86,8 +89,16 @@ cdef class OutputWriter:
             else:
                 self.shares[i] = new_share(self.arena, <size_t> bound.nbytes[owner])
                 address = self.shares[i].address
-            native.set_address(owner, self.arena.base_address if address == NULL else address)
+            self.place(native, owner, self.arena.base_address if address == NULL else address)
         return 0
+
+    cdef void place(self, NativeMethod native, int owner, void* address) noexcept:
+        """Point an output's owner and the values that use its memory, such as the results of branches, at a block."""
+        cdef int i
+        native.set_address(owner, address)
+        for i in range(<int> self.members.size()):
+            if self.binder.storage[self.members[i]] == owner:
+                native.set_address(self.members[i], address)
 
     def direct_owners(self, inputs):
         """Map owners to the caller's tensors that can be their memory."""
@@ -141,11 +152,12 @@ cdef class OutputWriter:
         cdef HeapShare* share
         cdef int i
         native.view(value, &view)
+        self.check_result(position, &view)
         if self.given is not None and self.given[position] is not None:
             return self.fill_given(position, <size_t> view.data, view.nbytes, copies)
         for i in range(<int> self.shares.size()):
             share = self.shares[i]
-            if share != NULL and share.address <= view.data and <char*> view.data <= <char*> share.address + share.nbytes:
+            if share != NULL and holds(share, view.data):
                 return share_tensor(share, view.data, view.dtype, view.rank, view.sizes, view.strides)
         # It is an input, a constant, a state or another output's tensor of the caller: results never alias those.
         copies.append(allow_copy(f"output {position} is memory that stays with its owner", view.nbytes))
@@ -155,6 +167,31 @@ cdef class OutputWriter:
             return share_tensor(share, share.address, view.dtype, view.rank, view.sizes, view.strides)
         finally:
             drop_share(share)
+
+    cdef int check_result(self, int position, TensorView* view) except -1:
+        """The result must have the shape that was planned: a kernel that sized it otherwise computed something else.
+
+        Kernels may size empty results as they like (ExecuTorch's cat of empty tensors gives [0, 0]); those get the
+        planned shape.
+        """
+        cdef int slot = self.section.outputs[position].value
+        cdef const int32_t* planned = self.bound.sizes.data() + self.binder.start[slot]
+        cdef int d
+        cdef bint same = view.rank == self.binder.rank[slot], empty = False
+        for d in range(view.rank if same else 0):
+            same = same and view.sizes[d] == planned[d]
+            empty = empty or planned[d] == 0
+        if same:
+            return 0
+        if empty and view.nbytes == 0:
+            view.sizes = planned
+            return 0
+        shape = [view.sizes[d] for d in range(view.rank)]
+        expected = [planned[d] for d in range(self.binder.rank[slot])]
+        raise RuntimeFailure(
+            f"output {position} of method {self.section.name!r} came out with shape {shape} where the model says "
+            f"{expected}: a kernel or delegate disagrees with PyTorch about this operator"
+        )
 
     def fill_given(self, int position, size_t address, size_t nbytes, copies):
         """Make sure that the caller's tensor holds the output and return it."""
@@ -181,6 +218,12 @@ cdef class OutputWriter:
                 drop_share(self.shares[i])
                 self.shares[i] = NULL
         self.given = self.bound = None
+
+
+cdef bint holds(const HeapShare* share, const void* address) noexcept:
+    """Whether an address is inside a block; an empty block holds its own address."""
+    begin = <const char*> share.address
+    return address == begin or (begin < <const char*> address < begin + share.nbytes)
 
 
 cdef bint overlaps(object tensor, object others):

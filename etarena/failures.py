@@ -37,7 +37,7 @@ ERROR_NAMES = {
     0x32: "DelegateInvalidHandle",
 }
 
-_KERNEL_CALL = re.compile(r"KernelCall failed at instruction \d+:(\d+) in operator (\S+?)\.?:")
+_KERNEL_CALL = re.compile(r"KernelCall failed at instruction \d+:(\d+) in operator (\S+?)\.?: 0x")
 _DELEGATE_CALL = re.compile(r"CALL_DELEGATE execute failed at instruction (\d+)")
 
 

@@ -1,5 +1,5 @@
 """The command line: ``etarena export | inspect | run | demo``."""
 
-from .main import cli, main
+from .group import cli, main
 
 __all__ = ["cli", "main"]

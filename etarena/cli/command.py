@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,10 +16,11 @@ from .failure import explain
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found out: plain data for programs, and how to show it to a person."""
+    """What a command found out: plain data for programs, how to show it to a person, and what is wrong with it."""
 
     data: dict[str, Any]
     show: Callable[[Console], None]
+    failed: str = ""
 
 
 class Command(click.Command):
@@ -27,9 +29,7 @@ class Command(click.Command):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += [
-            click.Option(
-                ["--json", "as_json"], is_flag=True, help="Print one JSON document on stdout, nothing else."
-            ),
+            click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document on stdout, nothing else."),
             click.Option(["--debug"], is_flag=True, help="Show the traceback of an error."),
         ]
 
@@ -38,7 +38,7 @@ class Command(click.Command):
         as_json, debug = ctx.params.pop("as_json"), ctx.params.pop("debug")
         try:
             # A model's own code may print; stdout belongs to the answer.
-            with contextlib.redirect_stdout(sys.stderr):
+            with contextlib.redirect_stdout(sys.stderr), _quiet_logs(not debug):
                 answer = super().invoke(ctx)
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
@@ -53,7 +53,27 @@ class Command(click.Command):
         if as_json:
             click.echo(json.dumps(answer.data, indent=2))
         else:
-            answer.show(Console(soft_wrap=True, highlight=False))
+            answer.show(_stdout_console())
+        if answer.failed:
+            click.echo(f"error: {answer.failed}", err=True)
+            ctx.exit(1)
+
+
+def _stdout_console() -> Console:
+    """Return a console that cuts no table where nobody sees an edge: in a file or a pipe."""
+    console = Console(highlight=False, markup=True)
+    return console if console.is_terminal else Console(highlight=False, width=200)
+
+
+@contextlib.contextmanager
+def _quiet_logs(wanted: bool) -> Iterator[None]:
+    """Keep log lines of the libraries, which are about their own innards, off the terminal."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING if wanted else before)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 @contextlib.contextmanager

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from ..report.units import bytes_text
 from .command import Answer, Command, step
 from .describe import describe_method, print_method
 from .dynamic import FORMS, dynamic_shapes
 from .source import Source, load_source
-from .units import bytes_text
 
 if TYPE_CHECKING:
     from ..allocator.plan import Method
@@ -67,13 +67,13 @@ def _export(source: Source, shapes: Any, backend: str) -> Any:
 
         partitioners = [XnnpackPartitioner()]
     if source.exported:
-        return etarena.export(source.model, (), partitioners=partitioners)
+        return etarena.export(source.model, partitioners=partitioners)
     return etarena.export(source.model, source.args, source.kwargs or None, shapes, partitioners=partitioners)
 
 
 def _answer(output: Path, method: "Method") -> Answer:
     nbytes = output.stat().st_size
-    data = {"path": str(output), "bytes": nbytes, "methods": [describe_method(method)]}
+    data: dict[str, Any] = {"path": str(output), "bytes": nbytes, "methods": [describe_method(method)]}
 
     def show(console: Console) -> None:
         console.print(f"[bold]{output}[/] ({bytes_text(nbytes)})")

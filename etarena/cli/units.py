@@ -1,18 +1,8 @@
-"""Numbers as people read and write them: bytes, nanoseconds, tensor shapes."""
+"""Numbers as people read and write them: durations and tensor shapes."""
 
 import re
 
 import click
-
-
-def bytes_text(count: int) -> str:
-    """Return a byte count with a decimal unit and three significant digits, e.g. ``1.06 GB``."""
-    if count < 1000:
-        return f"{count} B"
-    value, units = count / 1000, ["kB", "MB", "GB", "TB", "PB", "EB"]
-    while value >= 999.5 and len(units) > 1:
-        value, units = value / 1000, units[1:]
-    return f"{value:.3g} {units[0]}"
 
 
 def time_text(nanoseconds: float) -> str:
@@ -26,8 +16,10 @@ def time_text(nanoseconds: float) -> str:
 
 
 def shape_text(shape: tuple[object, ...] | list[object]) -> str:
-    """Return sizes joined as ``1x3x224x224``; a tensor without dimensions is ``scalar``."""
-    return "x".join(map(str, shape)) or "scalar"
+    """Return numbers as ``1x3x224x224``, sizes with symbols as ``[1, 3, h, 2*w]``, and no dimensions as ``scalar``."""
+    if all(str(size).isdigit() for size in shape):
+        return "x".join(map(str, shape)) or "scalar"
+    return f"[{', '.join(map(str, shape))}]"
 
 
 class ShapeType(click.ParamType[tuple[int, ...]]):
