@@ -1,0 +1,22 @@
+"""Subjects are made once for all measurements of a session."""
+
+from functools import lru_cache
+
+import pytest
+
+from bench.subjects import SIZES, Subject
+
+
+@lru_cache
+def _subject(name: str) -> Subject:
+    return Subject(name)
+
+
+@pytest.fixture(params=list(SIZES))
+def subject(request: pytest.FixtureRequest) -> Subject:
+    return _subject(request.param)
+
+
+@pytest.fixture
+def smallest() -> Subject:
+    return _subject("embedding_linear")
