@@ -1,3 +1,4 @@
+import contextlib
 import copy
 import hashlib
 import math
@@ -116,10 +117,8 @@ def test_generated_code_is_that_of_the_schema(tmp_path):
 def test_a_changed_byte_is_refused_or_harmless(position, change):
     damaged = bytearray(BLOB)
     damaged[position] ^= change
-    try:
+    with contextlib.suppress(PlanError):
         plan.validate(plan.decode(damaged))
-    except PlanError as error:
-        assert str(error)
 
 
 @given(st.lists(st.tuples(st.integers(plan.HEADER_SIZE, len(BLOB) - 4), st.integers(0, 2**32 - 1)), max_size=6))
@@ -128,18 +127,14 @@ def test_changed_words_are_refused_or_harmless(changes):
     damaged = bytearray(BLOB)
     for position, word in changes:
         damaged[position : position + 4] = word.to_bytes(4, "little")
-    try:
+    with contextlib.suppress(PlanError):
         plan.validate(plan.decode(damaged))
-    except PlanError as error:
-        assert str(error)
 
 
 @pytest.mark.parametrize("length", range(0, len(BLOB), 7))
 def test_a_truncated_section_is_refused_or_harmless(length):
-    try:
-        assert plan.decode(BLOB[:length])
-    except PlanError as error:
-        assert str(error)
+    with contextlib.suppress(PlanError):
+        plan.validate(plan.decode(BLOB[:length]))
 
 
 @given(st.binary(max_size=400))
