@@ -17,6 +17,7 @@ def subject(request: pytest.FixtureRequest) -> Subject:
     return _subject(request.param)
 
 
-@pytest.fixture
-def smallest() -> Subject:
-    return _subject("embedding_linear")
+@pytest.fixture(params=["embedding_linear", "mobilenet_v2"])
+def small_subject(request: pytest.FixtureRequest) -> Subject:
+    """A model that is fast at many small sizes: one on the CPU kernels, one on XNNPACK."""
+    return _subject(request.param)

@@ -12,11 +12,12 @@ __all__ = ["describe"]
 
 def describe() -> list[tuple[str, str]]:
     """Pairs of what and value: date, processor, cores, memory, system, versions."""
+    kib = int(_first(r"MemTotal:\s*(\d+)", "/proc/meminfo"))
     return [
         ("date", datetime.now(UTC).strftime("%Y-%m-%d")),
         ("processor", _first(r"model name\s*:\s*(.+)", "/proc/cpuinfo")),
         ("cores", str(len(os.sched_getaffinity(0)))),
-        ("memory", f"{int(_first(r'MemTotal:\\s*(\\d+)', '/proc/meminfo')) / (1 << 20):.0f} GiB"),
+        ("memory", f"{kib / (1 << 20):.0f} GiB"),
         ("system", f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"),
         ("packages", ", ".join(f"{name} {metadata.version(name)}" for name in ("torch", "executorch", "transformers"))),
     ]

@@ -11,11 +11,12 @@ import etarena
 from etarena.demo.catalogue import make
 from etarena.demo.models import DemoModel, Size
 from etarena.demo.stock import export_stock
+from etarena.quiet import quiet
 
 __all__ = ["SIZES", "Subject", "run_stock"]
 
 SIZES: dict[str, Size] = {
-    "embedding_linear": (64,),
+    "embedding_linear": (1,),
     "bert": (64,),
     "llama": (64,),
     "mobilenet_v2": (224, 224),
@@ -85,9 +86,9 @@ class Subject:
 
 def run_stock(path: Path) -> Any:
     """Load method ``forward`` of a file with ``executorch.runtime``."""
-    from executorch.runtime import Runtime, Verification
+    with torch.no_grad(), quiet():
+        from executorch.runtime import Runtime, Verification
 
-    with torch.no_grad():
         program = Runtime.get().load_program(path, verification=Verification.Minimal)
         method = program.load_method("forward")
     assert method is not None

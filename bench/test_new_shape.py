@@ -3,13 +3,9 @@
 from statistics import median
 from typing import Any
 
-import torch
-
+from bench.subjects import Subject
 from etarena.allocator.planner import plan_offsets
 from etarena.demo.models import DemoModel
-from etarena.demo.runs import total_bytes
-
-from bench.subjects import Subject
 
 SHAPES = 200
 
@@ -17,8 +13,10 @@ SHAPES = 200
 def new_shapes(model: DemoModel, count: int) -> list[tuple[int, ...]]:
     """Distinct input shapes, spread evenly between the model's smallest and largest size."""
     low, high = model.sizes[0], model.sizes[-1]
-    steps = [[start + (stop - start) * step // count for start, stop in zip(low, high, strict=True)] for step in range(count)]
     lead = (1, 3) if model.unit == "px" else (1,)
+    steps = (
+        [start + (stop - start) * step // count for start, stop in zip(low, high, strict=True)] for step in range(count)
+    )
     return list(dict.fromkeys((*lead, *sizes) for sizes in steps))
 
 
@@ -58,20 +56,3 @@ def test_planner_alone(subject: Subject, benchmark: Any) -> None:
         buffers=len(plan.buffers),
         ratio=result.peak / result.lower_bound if result.lower_bound else 1.0,
     )
-
-
-def test_memory(subject: Subject, benchmark: Any) -> None:
-    """Plans at every size of the demo."""
-    model = subject.model
-    shapes = {size: tuple(model.input(size).shape) for size in model.sizes}
-    plans = {size: subject.method.plan_for([shape]) for size, shape in shapes.items()}
-    dtype = model.input(model.example).dtype
-    benchmark.extra_info.update(
-        model=model.title,
-        backend=model.backend,
-        sizes=[list(size) for size in plans],
-        arena=[plan.peak for plan in plans.values()],
-        bound=[plan.lower_bound for plan in plans.values()],
-        total=[total_bytes(plan, torch.empty(shapes[size], dtype=dtype)) for size, plan in plans.items()],
-    )
-    benchmark.pedantic(lambda: None)

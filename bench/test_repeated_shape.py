@@ -6,10 +6,9 @@ All three run in one process on the same input, call by call in turn. The ratio 
 from statistics import median
 from typing import Any
 
-from etarena.demo.runs import relative_error
-
 from bench.side_by_side import in_turn, median_ratio, rounds_within
 from bench.subjects import Subject
+from etarena.demo.runs import relative_error
 
 SECONDS = 12.0
 
