@@ -67,9 +67,7 @@ def readme_text() -> str:
     path = Path(__file__).parents[2] / "README.md"
     if path.is_file():
         return path.read_text(encoding="utf-8")
-    description = metadata.metadata("etarena").get_payload()
-    assert isinstance(description, str)
-    return description
+    return str(metadata.metadata("etarena")["Description"])
 
 
 def tokenise(text: str) -> list[int]:
