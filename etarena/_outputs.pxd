@@ -16,10 +16,12 @@ cdef class OutputWriter:
     cdef BoundShape bound               # of the call in progress
     cdef list given                     # of the call in progress: the caller's tensors or Nones; None when none were given
     cdef vector[int32_t] owners         # positions of the values whose memory goes to the caller
+    cdef vector[int32_t] members        # positions of the other values that use that memory
     cdef vector[HeapShare*] shares      # of the call in progress, one an owner; NULL: the caller gave memory
 
     cdef int check(self, object outputs) except -1
     cdef int point(self, BoundShape bound, NativeMethod native, list inputs) except -1
+    cdef void place(self, NativeMethod native, int owner, void* address) noexcept
     cdef list collect(self, NativeMethod native, list copies)
     cdef object tensor_result(self, NativeMethod native, int position, size_t value, list copies)
     cdef int check_result(self, int position, TensorView* view) except -1

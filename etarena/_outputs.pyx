@@ -41,6 +41,9 @@ cdef class OutputWriter:
         for position, value in enumerate(section.values):
             if value.storage == position and value.kind == Kind.OUTPUT:
                 self.owners.push_back(position)
+        for position, value in enumerate(section.values):
+            if value.storage != position and value.kind == Kind.OUTPUT:
+                self.members.push_back(position)
         self.shares.assign(self.owners.size(), <HeapShare*> NULL)
         self.given = None
 
@@ -86,8 +89,16 @@ cdef class OutputWriter:
             else:
                 self.shares[i] = new_share(self.arena, <size_t> bound.nbytes[owner])
                 address = self.shares[i].address
-            native.set_address(owner, self.arena.base_address if address == NULL else address)
+            self.place(native, owner, self.arena.base_address if address == NULL else address)
         return 0
+
+    cdef void place(self, NativeMethod native, int owner, void* address) noexcept:
+        """Point an output's owner and the values that use its memory, such as the results of branches, at a block."""
+        cdef int i
+        native.set_address(owner, address)
+        for i in range(<int> self.members.size()):
+            if self.binder.storage[self.members[i]] == owner:
+                native.set_address(self.members[i], address)
 
     def direct_owners(self, inputs):
         """Map owners to the caller's tensors that can be their memory."""

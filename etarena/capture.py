@@ -1,8 +1,4 @@
-"""From a model to torch's exported program, and what that program says about its symbolic sizes.
-
-Models are traced with ``backed_size_oblivious``: torch then takes no decision on "is this size 0 or 1?" behind the
-model's back, so the program is right for these sizes too, and what the model itself asks becomes a guard.
-"""
+"""From a model to torch's exported program, and what that program says about its symbolic sizes."""
 
 import math
 from collections.abc import Mapping
@@ -11,17 +7,16 @@ from typing import Any
 
 import sympy
 import torch
-import torch.fx.experimental._config as symbolic_shapes_config
 import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
-from torch.export.graph_signature import InputKind
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from .allocator.errors import ExportError
-from .unplanned import Size, expression
+from .oblivious import size_oblivious_tracing
+from .traced import Size, fake_tensors, input_sizes, user_input_names
 
-__all__ = ["Capture", "capture_model", "capture_program", "shape_environment", "symbolic_tracing"]
+__all__ = ["Capture", "capture_model", "capture_program", "first_lines"]
 
 INT64_MAX = 2**63 - 1
 
@@ -48,11 +43,6 @@ class Capture:
     input_sizes: dict[str, list[Size]]
 
 
-def symbolic_tracing() -> Any:
-    """Context in which sizes are traced and lowered without assuming that they are neither 0 nor 1."""
-    return symbolic_shapes_config.patch(backed_size_oblivious=True)
-
-
 def capture_model(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None, dynamic_shapes: Any, strict: bool
 ) -> Capture:
@@ -66,7 +56,7 @@ def capture_model(
     args = pytree.tree_map_only(torch.Tensor, dense, args)
     kwargs = pytree.tree_map_only(torch.Tensor, dense, kwargs or {})
     try:
-        with symbolic_tracing():
+        with size_oblivious_tracing():
             program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
     except Exception as error:
         raise ExportError(f"torch.export failed for {type(model).__name__}: {first_lines(error)}") from error
@@ -91,21 +81,12 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if is_dense else tensor.contiguous()
 
 
-def first_lines(error: Exception, limit: int = 600) -> str:
+def first_lines(error: Exception, limit: int = 1000) -> str:
     """The part of torch's message that a user can act on: the text before its internals."""
     text = str(error).strip() or type(error).__name__
     for internal in ("\nFrom user code", "\nThe error above", "\nFor more information", "\nframework stack", "\nWhile executing"):
         text = text.split(internal)[0]
     return text if len(text) <= limit else text[:limit].rstrip() + " ..."
-
-
-def shape_environment(program: ExportedProgram) -> ShapeEnv | None:
-    """The record of torch's symbols and guards; None if no tensor of the program was traced with one."""
-    for node in program.graph.nodes:
-        for value in pytree.tree_flatten(node.meta.get("val"))[0]:
-            if isinstance(value, torch.Tensor) and getattr(value, "fake_mode", None) is not None:
-                return value.fake_mode.shape_env
-    return None
 
 
 def _capture(program: ExportedProgram, names: dict[sympy.Symbol, str], least: int) -> Capture:
@@ -116,26 +97,6 @@ def _capture(program: ExportedProgram, names: dict[sympy.Symbol, str], least: in
             low = _bound(span.lower, 0)
             ranges[symbol] = (0 if low <= least else low, _bound(span.upper, INT64_MAX))
     return Capture(program, ranges, names, input_sizes(program))
-
-
-def user_input_names(program: ExportedProgram) -> list[str]:
-    """Placeholder names of the user's inputs, constants among them included."""
-    return [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
-
-
-def input_sizes(program: ExportedProgram) -> dict[str, list[Size]]:
-    """Sizes of the user's inputs, by placeholder name."""
-    inputs = set(user_input_names(program))
-    sizes = {}
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        if node.op != "placeholder" or node.name not in inputs:
-            continue
-        if isinstance(value, torch.Tensor):
-            sizes[node.name] = [expression(size) for size in value.shape]
-        elif isinstance(value, torch.SymInt):
-            sizes[node.name] = [expression(value)]
-    return sizes
 
 
 def _bound(limit: sympy.Expr, infinite: int) -> int:
@@ -151,9 +112,8 @@ def _refuse_data_dependent_sizes(program: ExportedProgram) -> None:
         for node in module.graph.nodes:
             for symbol in node.meta.get("unbacked_bindings") or {}:
                 origin.setdefault(symbol, f"{node.target} ({node.name})")
-            for value in pytree.tree_flatten(node.meta.get("val"))[0]:
-                free = free_unbacked_symbols(value) if isinstance(value, torch.Tensor) else set()
-                for symbol in sorted(free, key=str):
+            for value in fake_tensors(node):
+                for symbol in sorted(free_unbacked_symbols(value), key=str):
                     source = origin.get(symbol, f"{node.target} ({node.name})")
                     raise ExportError(
                         f"the size of {node.name!r} depends on data: {source} introduces {symbol}. Sizes that are known "

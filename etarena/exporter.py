@@ -13,8 +13,9 @@ from torch.export import ExportedProgram
 
 from .allocator import plan
 from .allocator.errors import Error, ExportError, InputError, InputTypeError
-from .capture import Capture, capture_model, capture_program, first_lines, symbolic_tracing
+from .capture import Capture, capture_model, capture_program, first_lines
 from .lowering import lower
+from .oblivious import size_oblivious_tracing
 from .quiet import quiet
 
 __all__ = ["ExportedModel", "export"]
@@ -122,7 +123,7 @@ def export(
         for name, (program, *example) in methods.items():
             with _reported(f"method {name!r}", "captured"):
                 captures[name] = _capture(program, *example, strict=strict)
-        with _reported("the program", "lowered"), symbolic_tracing():
+        with _reported("the program", "lowered"), size_oblivious_tracing():
             buffer, sections = lower(captures, chosen)
     return ExportedModel(buffer, sections)
 

@@ -51,10 +51,21 @@ class Step:
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """What `analyse` found: the owner of each value's storage, and the half-open life of each owner that is used."""
+    """What `analyse` found.
+
+    Parameters
+    ----------
+    owner : dict of int to int
+        For every tensor, the one that owns the memory it uses.
+    life : dict of int to (int, int)
+        Half-open life of each owner that is used.
+    definition : dict of int to int
+        The instruction that first touches each of these, if any does: for planned memory, the one that writes it.
+    """
 
     owner: dict[int, int]
     life: dict[int, tuple[int, int]]
+    definition: dict[int, int]
 
 
 @dataclass
@@ -125,7 +136,8 @@ def analyse(
     _spread_uses(reaching, storages)
     life = _lives(storages, len(steps), outputs)
     _extend_over_loops(steps, storages, life)
-    return Lifetimes({value: storages.root(value) for value in tensors}, life)
+    definition = {root: min(touched) for root, touched in storages.touched.items() if touched}
+    return Lifetimes({value: storages.root(value) for value in tensors}, life, definition)
 
 
 def _collect(steps: Sequence[Step], storages: _Storages) -> list[_Move]:

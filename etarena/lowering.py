@@ -11,10 +11,11 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from .allocator import plan
 from .allocator.errors import ExportError
-from .capture import Capture, input_sizes, shape_environment
+from .capture import Capture
+from .conditions import conditions_of
 from .embed import finished_file
 from .section import build_section
-from .symbols import Condition, explicit_conditions
+from .traced import input_sizes
 from .unplanned import CopyBranchResults, LeaveUnplanned, NamedSizes, PlaceholderShapes
 
 __all__ = ["lower"]
@@ -37,7 +38,7 @@ def lower(
     ExportError
         If lowering loses a symbol, or a method cannot be planned.
     """
-    conditions = {name: _conditions(capture) for name, capture in captures.items()}
+    conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
     edge = to_edge_transform_and_lower(
         {name: capture.program for name, capture in captures.items()},
         partitioner=dict(partitioners),
@@ -63,21 +64,6 @@ def lower(
             emitted, lowered, capture, sizes[emitted.name], conditions[emitted.name], states
         )
     return finished_file(manager, config, sections), sections
-
-
-def _conditions(capture: Capture) -> list[Condition]:
-    """The guards of tracing. They are read before lowering adds its own, which are about layouts."""
-    environment = shape_environment(capture.program)
-    if environment is None:
-        return []
-    asserts = [item for items in environment.deferred_runtime_asserts.values() for item in items]
-    return [
-        (environment.replace(expr), text)
-        for expr, text in [
-            *explicit_conditions(environment.guards),
-            *((item.expr, str(item.expr)) for item in asserts),
-        ]
-    ]
 
 
 def _states(programs: Mapping[str, ExportedProgram]) -> dict[str, torch.Tensor]:

@@ -12,11 +12,13 @@ from torch.export.graph_signature import OutputKind
 
 from .allocator import plan
 from .allocator.errors import ExportError
-from .capture import Capture, user_input_names
+from .capture import Capture
+from .conditions import Condition
 from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
-from .symbols import Condition, InputSize, Registers, bind_symbols, condition, name_symbols
-from .unplanned import NamedSizes, Size, expression
+from .symbols import InputSize, Registers, bind_symbols, name_symbols
+from .traced import Size, expression, user_input_names
+from .unplanned import NamedSizes
 
 __all__ = ["build_section"]
 
@@ -95,7 +97,7 @@ def build_section(
         if isinstance(_value(node), int | torch.SymInt) and not isinstance(_value(node), bool):
             registers.want(expression(_value(node)))
     known = set(symbols)
-    kept = [(expr, text) for expr, text in conditions if condition(expr, capture.ranges, known)]
+    kept = [(expr, text) for expr, text in conditions if expr.free_symbols <= known]
     for expr, _ in kept:
         registers.want(expr)
     registers.compile()
@@ -227,7 +229,7 @@ def _describe(
     else:
         kind = plan.Kind.OUTPUT if owner in returned else plan.Kind.ACTIVATION
     first, last = lifetimes.life.get(owner, (0, 0)) if owner == index else (0, 0)
-    is_made = kind in (plan.Kind.OUTPUT, plan.Kind.ACTIVATION) and owner == index
+    made = lifetimes.definition.get(index) if kind in (plan.Kind.OUTPUT, plan.Kind.ACTIVATION) else None
     return plan.Value(
         index=index,
         name=method.name(index),
@@ -238,7 +240,7 @@ def _describe(
         kind=kind,
         first=first,
         last=last,
-        definition=method.steps[first].label if is_made and first < len(method.steps) else "",
+        definition="" if made is None else method.steps[made].label,
     )
 
 

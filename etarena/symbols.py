@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import sympy
 
@@ -10,35 +9,9 @@ from .allocator import plan
 from .allocator.errors import ExportError, PlanError
 from .allocator.size_compiler import compile_sizes
 
-if TYPE_CHECKING:
-    from torch.fx.experimental.symbolic_shapes import ShapeGuard
-
-__all__ = ["Registers", "bind_symbols", "condition", "explicit_conditions", "name_symbols"]
+__all__ = ["InputSize", "Registers", "bind_symbols", "name_symbols"]
 
 Size = int | sympy.Expr
-Condition = tuple[sympy.Basic, str]
-
-# Guards that torch and ExecuTorch set to choose a layout or a backend, not because the model needs them. The function
-# that asked is named by the guard itself.
-LAYOUT_FUNCTIONS = frozenset(
-    {
-        "__lt__",  # dim_order_from_stride compares strides
-        "_reshape_view_helper_core_alg",
-        "_view_unbacked_meta",
-        "check_contiguous_sizes_strides",
-        "compute_channels_last_contiguous_2d",
-        "compute_channels_last_contiguous_3d",
-        "conv",
-        "dim_order_from_stride",
-        "is_channels_last_contiguous_2d",
-        "is_channels_last_contiguous_3d",
-        "is_contiguous",
-        "is_contiguous_for_memory_format",
-        "is_non_overlapping_and_dense",
-        "suggest_memory_format",
-    }
-)
-
 
 @dataclass(frozen=True)
 class InputSize:
@@ -88,38 +61,6 @@ def _affine(size: Size, symbol: sympy.Symbol) -> tuple[int, int] | None:
         return None
     offset = sympy.expand(size - scale * symbol)
     return (int(scale), int(offset)) if offset.is_Integer else None
-
-
-def explicit_conditions(guards: Iterable["ShapeGuard"]) -> list[Condition]:
-    """What the model itself asked about its sizes while it was traced, layout decisions left out."""
-    return [(guard.expr, str(guard.expr)) for guard in guards if not _is_layout_decision(guard)]
-
-
-def _is_layout_decision(guard: "ShapeGuard") -> bool:
-    location = getattr(guard.sloc, "framework_loc", None)
-    return getattr(location, "name", "") in LAYOUT_FUNCTIONS
-
-
-def condition(expr: sympy.Basic, ranges: Mapping[sympy.Symbol, tuple[int, int]], known: set[sympy.Symbol]) -> bool:
-    """Whether a guard says more than the ranges do, and in terms of symbols that inputs determine."""
-    if expr in (sympy.true, sympy.false) or not expr.free_symbols or not expr.free_symbols <= known:
-        return False
-    if isinstance(expr, sympy.core.relational.Relational) and len(expr.free_symbols) == 1:
-        (symbol,) = expr.free_symbols
-        if symbol in (expr.lhs, expr.rhs) and (expr.lhs.is_Integer or expr.rhs.is_Integer):
-            low, high = ranges.get(symbol, (0, 2**63 - 1))
-            return not (_always(expr, symbol, low, high))
-    return True
-
-
-def _always(expr: sympy.Basic, symbol: sympy.Symbol, low: int, high: int) -> bool:
-    """Whether a comparison of `symbol` with a number holds on the whole range: an order holds if it does at both ends."""
-    if isinstance(expr, sympy.Eq):
-        return low == high and bool(expr.subs(symbol, low))
-    if isinstance(expr, sympy.Ne):
-        (number,) = (side for side in (expr.lhs, expr.rhs) if side.is_Integer)
-        return not low <= int(number) <= high
-    return bool(expr.subs(symbol, low)) and bool(expr.subs(symbol, high))
 
 
 class Registers:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import sympy
 import torch
 import torch.utils._pytree as pytree
 from executorch.exir import memory
@@ -17,24 +16,15 @@ from executorch.exir.tensor import TensorSpec
 from torch.export.exported_program import ExportGraphSignature
 from torch.fx import GraphModule, Node
 
-__all__ = ["CopyBranchResults", "LeaveUnplanned", "NamedSizes", "PlaceholderShapes", "Size", "expression"]
+from .traced import Size, expression
 
-Size = int | sympy.Expr
-
+__all__ = ["CopyBranchResults", "LeaveUnplanned", "NamedSizes", "PlaceholderShapes"]
 
 @dataclass
 class NamedSizes:
     """Sizes of every named tensor of one method, as numbers and expressions."""
 
     tensors: dict[str, list[Size]] = field(default_factory=dict)
-
-
-def expression(size: int | torch.SymInt) -> Size:
-    """The number or sympy expression behind a size."""
-    if isinstance(size, int):
-        return size
-    expr = size.node.expr
-    return int(expr) if expr.is_number else expr
 
 
 def graph_modules(graph_module: GraphModule) -> Iterator[tuple[str, GraphModule]]:

@@ -1,0 +1,104 @@
+"""What a captured model needs to be true of its sizes, beyond the range of each symbol."""
+
+from collections.abc import Iterator, Mapping
+
+import sympy
+import torch
+from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, ShapeGuard
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+from .traced import Size, expression, fake_tensors
+
+__all__ = ["Condition", "conditions_of"]
+
+Condition = tuple[sympy.Basic, str]
+
+# Programs that were traced without `size_oblivious_tracing` carry conditions with which torch and ExecuTorch chose a
+# layout or a path. The function that asked is named by the condition itself.
+LAYOUT_FUNCTIONS = frozenset(
+    {
+        "__lt__",  # dim_order_from_stride compares strides
+        "_reshape_view_helper_core_alg",
+        "_view_unbacked_meta",
+        "check_contiguous_sizes_strides",
+        "compute_channels_last_contiguous_2d",
+        "compute_channels_last_contiguous_3d",
+        "conv",
+        "dim_order_from_stride",
+        "is_channels_last_contiguous_2d",
+        "is_channels_last_contiguous_3d",
+        "is_contiguous",
+        "is_contiguous_for_memory_format",
+        "is_non_overlapping_and_dense",
+        "suggest_memory_format",
+    }
+)
+
+
+def conditions_of(program: ExportedProgram, ranges: Mapping[sympy.Symbol, tuple[int, int]]) -> list[Condition]:
+    """Conditions as (expression over symbols, text), without those that always hold within `ranges`.
+
+    To be called before lowering, which adds conditions of its own that are about layouts.
+
+    Parameters
+    ----------
+    program : ExportedProgram
+        In the ATen dialect.
+    ranges : mapping of sympy.Symbol to (int, int)
+        Smallest and largest legal value of each symbol.
+    """
+    found: dict[sympy.Basic, str] = {}
+    environment = shape_environment(program)
+    spans = {symbol: ValueRanges(low, high) for symbol, (low, high) in ranges.items()}
+    for expr in [*(_recorded(environment) if environment is not None else ()), *_unsqueezed(program)]:
+        for part in sympy.And.make_args(environment.replace(expr) if environment is not None else expr):
+            if part.free_symbols and part.free_symbols <= set(spans) and not _always(part, spans):
+                found.setdefault(part, str(part))
+    return list(found.items())
+
+
+def shape_environment(program: ExportedProgram) -> ShapeEnv | None:
+    """The record of torch's symbols and guards; None if no tensor of the program was traced with one."""
+    for node in program.graph.nodes:
+        for value in fake_tensors(node):
+            if getattr(value, "fake_mode", None) is not None:
+                return value.fake_mode.shape_env
+    return None
+
+
+def _recorded(environment: ShapeEnv) -> Iterator[sympy.Basic]:
+    """Questions that tracing had to answer, and what the model asserts."""
+    for guard in environment.guards:
+        if not _is_layout_decision(guard):
+            yield guard.expr
+    for asserts in environment.deferred_runtime_asserts.values():
+        for item in asserts:
+            yield item.expr
+
+
+def _is_layout_decision(guard: ShapeGuard) -> bool:
+    location = getattr(guard.sloc, "framework_loc", None)
+    return getattr(location, "name", "") in LAYOUT_FUNCTIONS
+
+
+def _unsqueezed(program: ExportedProgram) -> Iterator[sympy.Basic]:
+    """Symbolic sizes that ``squeeze`` was traced to keep: at size 1 it would drop the dimension."""
+    for node in program.graph.nodes:
+        if getattr(node.target, "overloadpacket", None) not in (torch.ops.aten.squeeze, torch.ops.aten.squeeze_):
+            continue
+        (source,) = fake_tensors(node.args[0])
+        dims = node.args[1] if len(node.args) > 1 else range(source.dim())
+        for dim in [dims] if isinstance(dims, int) else dims:
+            size: Size = expression(source.shape[dim])
+            if not isinstance(size, int):
+                yield sympy.Ne(size, 1)
+
+
+def _always(expr: sympy.Basic, spans: Mapping[sympy.Symbol, ValueRanges]) -> bool:
+    """Whether interval arithmetic proves a condition."""
+    try:
+        span = bound_sympy(expr, spans)
+    except (AssertionError, KeyError, TypeError, ValueError, NotImplementedError):
+        return False  # torch's interval arithmetic does not know the function: the condition stays
+    return span.lower == sympy.true

@@ -1,0 +1,79 @@
+"""Trace sizes without assuming that they are neither 0 nor 1.
+
+Torch normally takes "is this size 1?" for answered by the example and specialises on it. Its setting
+``backed_size_oblivious`` stops most of that, but kernels that choose a layout or a path (``linear`` folding its batch,
+``matmul``, convolution picking a memory format) still ask, and each question becomes a condition of the program: one that
+the model does not need and that refuses size 1. While a model is captured and lowered here, questions of that kind that
+come from torch's own code are answered "more than one" without leaving a condition. Questions of the model's own code are
+recorded as ever.
+
+A broadcast needs no condition either: where sizes may be 1, torch also records that they are equal to their partners.
+Only ``squeeze`` gives another result at size 1; see `symbols.squeeze_conditions`.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sympy
+import torch
+import torch.fx.experimental._config as symbolic_shapes_config
+from torch.fx.experimental import symbolic_shapes
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+__all__ = ["size_oblivious_tracing"]
+
+TORCH_ROOT = os.path.dirname(torch.__file__) + os.sep
+
+
+@contextmanager
+def size_oblivious_tracing() -> Iterator[None]:
+    """Within the block, sizes of any value are traced as described above; torch is as before afterwards.
+
+    The setting is one of the whole process: do not trace other models from another thread meanwhile.
+    """
+    original = ShapeEnv.evaluate_expr
+
+    def evaluate_expr(self: ShapeEnv, orig_expr: sympy.Basic, *args: Any, **kwargs: Any) -> sympy.Basic:
+        answer = _more_than_one(orig_expr)
+        if answer is not None and _is_asked_by_torch() and self._maybe_evaluate_static(orig_expr) is None:
+            return answer
+        return original(self, orig_expr, *args, **kwargs)
+
+    # Conditions name the code that asked: let torch skip this function when it looks for that code.
+    evaluate_expr.__code__ = evaluate_expr.__code__.replace(co_filename=original.__code__.co_filename)
+    ShapeEnv.evaluate_expr = evaluate_expr  # type: ignore[method-assign]
+    try:
+        with symbolic_shapes_config.patch(backed_size_oblivious=True):
+            yield
+    finally:
+        ShapeEnv.evaluate_expr = original  # type: ignore[method-assign]
+
+
+def _more_than_one(expr: sympy.Basic) -> sympy.Basic | None:
+    """What a comparison of a size with 1 says about a size of 2 or more; None for any other expression."""
+    if not isinstance(expr, sympy.core.relational.Relational):
+        return None
+    if expr.lhs.is_Integer:
+        expr = expr.reversed
+    if not expr.rhs.is_Integer:
+        return None
+    limit = int(expr.rhs)
+    if isinstance(expr, sympy.Eq | sympy.Ne) and limit == 1:
+        return sympy.true if isinstance(expr, sympy.Ne) else sympy.false
+    if (isinstance(expr, sympy.Gt) and limit == 1) or (isinstance(expr, sympy.Ge) and limit == 2):
+        return sympy.true
+    if (isinstance(expr, sympy.Le) and limit == 1) or (isinstance(expr, sympy.Lt) and limit == 2):
+        return sympy.false
+    return None
+
+
+def _is_asked_by_torch() -> bool:
+    """Whether the code that asks, past the machinery of symbols, belongs to torch."""
+    machinery = symbolic_shapes.uninteresting_files() | {__file__}
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename in machinery:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(TORCH_ROOT)

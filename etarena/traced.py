@@ -1,0 +1,46 @@
+"""Sizes of traced values, as numbers and sympy expressions."""
+
+from collections.abc import Iterator
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+__all__ = ["Size", "expression", "fake_tensors", "input_sizes", "user_input_names"]
+
+Size = int | sympy.Expr
+
+
+def expression(size: int | torch.SymInt) -> Size:
+    """The number or sympy expression behind a size."""
+    if isinstance(size, int):
+        return size
+    expr = size.node.expr
+    return int(expr) if expr.is_number else expr
+
+
+def fake_tensors(node: torch.fx.Node) -> Iterator[torch.Tensor]:
+    """The tensors that a node was traced to make."""
+    return (value for value in pytree.tree_flatten(node.meta.get("val"))[0] if isinstance(value, torch.Tensor))
+
+
+def user_input_names(program: ExportedProgram) -> list[str]:
+    """Placeholder names of the user's inputs, constants among them included."""
+    return [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+
+
+def input_sizes(program: ExportedProgram) -> dict[str, list[Size]]:
+    """Sizes of the user's tensor inputs by placeholder name; for a symbolic int, the one "size" it is."""
+    inputs = set(user_input_names(program))
+    sizes = {}
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.op != "placeholder" or node.name not in inputs:
+            continue
+        if isinstance(value, torch.Tensor):
+            sizes[node.name] = [expression(size) for size in value.shape]
+        elif isinstance(value, torch.SymInt):
+            sizes[node.name] = [expression(value)]
+    return sizes
