@@ -84,7 +84,13 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
 def first_lines(error: Exception, limit: int = 1000) -> str:
     """The part of torch's message that a user can act on: the text before its internals."""
     text = str(error).strip() or type(error).__name__
-    for internal in ("\nFrom user code", "\nThe error above", "\nFor more information", "\nframework stack", "\nWhile executing"):
+    for internal in (
+        "\nFrom user code",
+        "\nThe error above",
+        "\nFor more information",
+        "\nframework stack",
+        "\nWhile executing",
+    ):
         text = text.split(internal)[0]
     return text if len(text) <= limit else text[:limit].rstrip() + " ..."
 
@@ -116,7 +122,7 @@ def _refuse_data_dependent_sizes(program: ExportedProgram) -> None:
                 for symbol in sorted(free_unbacked_symbols(value), key=str):
                     source = origin.get(symbol, f"{node.target} ({node.name})")
                     raise ExportError(
-                        f"the size of {node.name!r} depends on data: {source} introduces {symbol}. Sizes that are known "
+                        f"the size of {node.name!r} depends on data: {source} introduces {symbol}. Sizes known "
                         "only while the model runs are not supported yet; compute them outside the model and pass them "
                         "as sizes of inputs"
                     )
@@ -132,10 +138,13 @@ def _dim_names(
     """Symbols that have a ``Dim`` with a name, found at the size that is just that symbol (or a multiple of it)."""
     if not dynamic_shapes:
         return {}
-    declared: list[list[tuple[int, str]]] = []
+    declared: list[list[tuple[int, Any]]] = []
 
     def collect(_path: Any, value: Any, shape: Any = None) -> None:
-        dims = shape.items() if isinstance(shape, Mapping) else enumerate(shape or ()) if not _is_dim(shape) else [(0, shape)]
+        if isinstance(shape, Mapping):
+            dims = list(shape.items())
+        else:
+            dims = [(0, shape)] if _is_dim(shape) else list(enumerate(shape or ()))
         declared.append([(dim, size) for dim, size in dims if _is_dim(size)])
 
     combined = _combine_args(model, args, kwargs)

@@ -89,8 +89,8 @@ def _states(programs: Mapping[str, ExportedProgram]) -> dict[str, torch.Tensor]:
             known = states.setdefault(spec.target, tensor)
             if (known.shape, known.dtype) != (tensor.shape, tensor.dtype):
                 raise ExportError(
-                    f"method {method!r} has buffer {spec.target!r} as {tensor.dtype}{list(tensor.shape)}, another method "
-                    f"as {known.dtype}{list(known.shape)}; buffers with one name are one state: rename one of them"
+                    f"method {method!r} has buffer {spec.target!r} as {tensor.dtype}{list(tensor.shape)}, another "
+                    f"method as {known.dtype}{list(known.shape)}; buffers with one name are one state: rename one"
                 )
     return states
 

@@ -1,4 +1,4 @@
-"""The plan section of one emitted method: values, storages and lifetimes, symbols and guards, inputs, outputs, state."""
+"""The plan section of one emitted method: values, storages, lifetimes, symbols, guards, inputs, outputs, state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,11 @@ class _Emitted:
     def expressions(self, index: int) -> list[Size]:
         """Sizes of a tensor with symbols."""
         tensor = self.tensors[index]
-        return self.sizes.tensors.get(self.name(index), list(tensor.sizes)) if index not in self.constants else list(tensor.sizes)
+        return (
+            self.sizes.tensors.get(self.name(index), list(tensor.sizes))
+            if index not in self.constants
+            else list(tensor.sizes)
+        )
 
     def name(self, index: int) -> str:
         """Name of a tensor: its graph node, its mutable buffer, or its constant."""
@@ -108,7 +112,9 @@ def build_section(
         name=emitted.name,
         instructions=len(method.steps),
         labels=[step.label for step in method.steps],
-        symbols=[plan.Symbol(name, *capture.ranges.get(s, (0, INT64_MAX))) for s, name in zip(symbols, names, strict=True)],
+        symbols=[
+            plan.Symbol(name, *capture.ranges.get(s, (0, INT64_MAX))) for s, name in zip(symbols, names, strict=True)
+        ],
         bindings=bind_symbols(symbols, input_sizes),
         size_code=registers.code,
         guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in kept],
@@ -155,9 +161,7 @@ def _read(
 
 
 def _analyse(method: _Emitted, outputs: list[int], fixed: set[int]) -> Lifetimes:
-    layout = {
-        index: (tensor.scalar_type, tuple(method.expressions(index))) for index, tensor in method.tensors.items()
-    }
+    layout = {index: (tensor.scalar_type, tuple(method.expressions(index))) for index, tensor in method.tensors.items()}
     try:
         return analyse(method.steps, layout, outputs, fixed)
     except MovedOutputError as error:
@@ -191,7 +195,7 @@ def _input_nodes(method: _Emitted) -> list[torch.fx.Node]:
 
 
 def _input_sizes(method: _Emitted) -> list[InputSize]:
-    sizes = []
+    sizes: list[InputSize] = []
     for position, node in enumerate(_input_nodes(method)):
         value = _value(node)
         if isinstance(value, torch.Tensor):
@@ -303,9 +307,7 @@ def _outputs(
     method: _Emitted, position: Mapping[int, int], results: list[object], registers: Registers
 ) -> list[plan.Output]:
     kinds = [
-        spec.kind
-        for spec in method.program.graph_signature.output_specs
-        if spec.kind is not OutputKind.BUFFER_MUTATION
+        spec.kind for spec in method.program.graph_signature.output_specs if spec.kind is not OutputKind.BUFFER_MUTATION
     ]
     if not len(kinds) == len(results) == len(method.plan.outputs):
         raise ExportError(

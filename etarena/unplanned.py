@@ -1,7 +1,8 @@
-"""The last passes before emission: no tensor gets memory, every tensor gets a name, symbolic sizes become placeholders."""
+"""The last passes before emission: tensors get no memory but a name, symbolic sizes become placeholders."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
@@ -20,6 +21,7 @@ from .traced import Size, expression
 
 __all__ = ["CopyBranchResults", "LeaveUnplanned", "NamedSizes", "PlaceholderShapes"]
 
+
 @dataclass
 class NamedSizes:
     """Sizes of every named tensor of one method, as numbers and expressions."""
@@ -34,7 +36,7 @@ def graph_modules(graph_module: GraphModule) -> Iterator[tuple[str, GraphModule]
             yield f"{path}." if path else "", module
 
 
-def specs_of(node: Node) -> Iterator[tuple[object, TensorSpec]]:
+def specs_of(node: Node) -> Iterator[tuple[Any, TensorSpec]]:
     """(fake value, spec) of every tensor that the node makes."""
     values = pytree.tree_flatten(node.meta.get("val"))[0]
     specs = pytree.tree_flatten(node.meta.get("spec"))[0]
@@ -50,7 +52,7 @@ class CopyBranchResults(PassBase):
     memory that something else uses; a copy makes the results of all branches interchangeable.
     """
 
-    def call(self, graph_module: GraphModule) -> PassResult:
+    def call(self, graph_module: GraphModule) -> PassResult:  # noqa: D102 - of PassBase
         changed = False
         for _, module in graph_modules(graph_module):
             for node in module.graph.nodes:
@@ -85,7 +87,7 @@ class PlaceholderShapes(PassBase):
     through to its base, names included; unplanned views are then always emitted, never elided.
     """
 
-    def call(self, graph_module: GraphModule) -> PassResult:
+    def call(self, graph_module: GraphModule) -> PassResult:  # noqa: D102 - of PassBase
         for _, module in graph_modules(graph_module):
             for node in module.graph.nodes:
                 if isinstance(node.meta.get("spec"), _ViewSpec):
@@ -138,7 +140,7 @@ class LeaveUnplanned(MemoryPlanningPass):
         self.sizes = sizes
         self.shared_buffers = shared_buffers
 
-    def run(self, graph_module: GraphModule, graph_signature: ExportGraphSignature | None = None) -> PassResult:
+    def run(self, graph_module: GraphModule, graph_signature: ExportGraphSignature | None = None) -> PassResult:  # noqa: D102
         self._set_alloc_node_spec(graph_module)
         buffers = dict(graph_signature.inputs_to_buffers) if graph_signature is not None else {}
         for prefix, module in graph_modules(graph_module):
