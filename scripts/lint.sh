@@ -37,7 +37,7 @@ check_stubs() {
     # The runtime's modules find libexecutorch.so because etarena loads it first; stubtest imports them directly.
     libraries=$(python -c 'import importlib.util as u; print(u.find_spec("executorch").submodule_search_locations[0])')/lib
     LD_LIBRARY_PATH=$libraries MYPYPATH=build/cimport python -m mypy.stubtest --concise --ignore-missing-stub \
-        --mypy-config-file pyproject.toml --allowlist scripts/stubtest_allowlist.txt "${compiled[@]}"
+        --mypy-config-file pyproject.toml "${compiled[@]}"
 }
 
 check "ruff check" ruff check --quiet .
