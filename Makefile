@@ -35,6 +35,7 @@ fuzz: build
 	$(PYTEST) -q -m hypothesis --hypothesis-profile=fuzz --timeout=0 $(ARGS)
 
 bench: build
+	@mkdir -p out
 	$(PYTEST) -q bench --benchmark-only --benchmark-json=out/bench.json $(ARGS)
 
 demo: build

@@ -1,13 +1,15 @@
-"""The ground floor of etarena: an arena, offsets inside it, sizes from symbols, and the section that describes a method.
+"""The ground floor: an arena, offsets inside it, sizes from symbols, and the section that describes a method.
 
-Imports neither torch nor ExecuTorch. ``plan`` (the section of a program file) and ``size_compiler`` are modules of their
-own.
+Imports neither torch nor ExecuTorch. ``plan`` (the section of a program file) and ``size_compiler`` are modules of
+their own.
 """
 
 from . import errors
-from .arena import Arena, ArenaStats, Block
+from .arena import Arena, Block, Turn
+from .arena_stats import ArenaStats
 from .errors import *  # noqa: F403 - errors.__all__ is the list
-from .planner import RULES, OffsetPlanner, Plan, plan_offsets
+from .planner import OffsetPlanner, Plan, plan_offsets
+from .rules import RULES
 from .sizes import Opcode, SizeProgram
 from .verify import Fault, FaultKind, find_faults, verify
 
@@ -22,6 +24,7 @@ __all__ = [
     "Opcode",
     "Plan",
     "SizeProgram",
+    "Turn",
     "find_faults",
     "plan_offsets",
     "verify",

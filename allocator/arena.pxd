@@ -8,13 +8,13 @@ cdef class Arena:
     cdef readonly str name
     cdef char* base_address                 # never moves; NULL once closed
     cdef readonly size_t reserve            # bytes of address space from base_address
-    cdef readonly size_t activation_reserve # bytes of it that form the activation region; the heap lies above
+    cdef readonly size_t activation_reserve  # bytes of it that form the activation region; the heap lies above
     cdef size_t activation_committed        # readable and writable bytes from base_address, slack included
     cdef size_t heap_committed              # the same from base_address + activation_reserve
     cdef bint closed
     cdef Heap heap
     cdef void* lock                         # guards heap and the committed sizes; the GIL is never taken inside
-    cdef void* turn                         # held while a method uses the activation region
+    cdef void* turn_lock                    # held while a method uses the activation region
 
     # Commits at least nbytes from base_address plus a page of readable slack; never shrinks. ArenaFullError.
     cdef int ensure_activations_nogil(self, size_t nbytes) except -1 nogil
@@ -43,3 +43,7 @@ cdef class Block:
     cdef char* start                        # NULL once freed
     cdef Py_ssize_t length
     cdef int exports                        # buffers handed out and not released
+
+
+cdef class Turn:
+    cdef Arena arena

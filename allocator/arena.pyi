@@ -1,23 +1,11 @@
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, final
 
+from typing_extensions import Buffer, disjoint_base
 
+from .arena_stats import ArenaStats
 
-__all__ = ["Arena", "ArenaStats", "Block"]
-
-@dataclass(frozen=True)
-class ArenaStats:
-    activation_committed: int
-    heap_committed: int
-    heap_live: int
-    heap_peak: int
-    heap_extent: int
-    heap_blocks: int
-    heap_free_ranges: int
-    allocations: int
-    frees: int
-    fragmentation: float
+__all__ = ["Arena", "Block", "Turn"]
 
 @disjoint_base
 class Arena:
@@ -40,6 +28,7 @@ class Arena:
     def stats(self) -> ArenaStats: ...
     def ensure_activations(self, nbytes: int) -> None: ...
     def alloc(self, nbytes: int, alignment: int = 64) -> Block: ...
+    def turn(self) -> Turn: ...
     def trim(self) -> None: ...
     def scribble(self, byte: int = 0xFF) -> None: ...
     def close(self) -> None: ...
@@ -55,3 +44,11 @@ class Block(Buffer):
     @property
     def is_freed(self) -> bool: ...
     def free(self) -> None: ...
+
+@final
+class Turn:
+    def __new__(cls, arena: Arena) -> Self: ...
+    def __enter__(self) -> Arena: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...

@@ -2,18 +2,18 @@
 
 Address space is reserved once, without memory behind it; pages become usable as the two regions grow and go back to the
 system on `Arena.trim`. The base therefore never moves, and growth copies nothing. The activation region at the bottom
-belongs to one running method at a time, so it costs the largest plan and not the sum of all; the heap above it holds what
-outlives a run.
+belongs to one running method at a time, so it costs the largest plan and not the sum of all; the heap above it holds
+what outlives a run.
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
+from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport EBUSY, errno
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.string cimport memset
 from posix.mman cimport (
-    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE, madvise, mmap,
-    mprotect, munmap,
+    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE, madvise,
+    mmap, mprotect, munmap,
 )
 from posix.unistd cimport _SC_PAGESIZE, sysconf
 
@@ -21,47 +21,19 @@ from .heap cimport HEAP_NO_METADATA, Heap
 from .mutex cimport mutex_delete, mutex_lock, mutex_new, mutex_trylock, mutex_unlock
 
 import os
-from dataclasses import dataclass
+import weakref
 
+from . import arena_errors
+from .arena_stats import ArenaStats
 from .errors import ArenaFullError, Error
 
-__all__ = ["Arena", "ArenaStats", "Block"]
+__all__ = ["Arena", "Block", "Turn"]
 
 cdef size_t PAGE = sysconf(_SC_PAGESIZE)
 cdef size_t CHUNK = 2 << 20             # regions grow in steps of this, so that growth is rare
 cdef size_t LARGEST_RESERVE = <size_t>1 << 47
 
-
-@dataclass(frozen=True)
-class ArenaStats:
-    """What an arena holds at one moment; all sizes in bytes.
-
-    Attributes
-    ----------
-    activation_committed, heap_committed : int
-        Usable (readable and writable) bytes of each region. The kernel backs them with memory when they are touched.
-    heap_live, heap_peak : int
-        Bytes asked for by the live blocks; the largest this ever was.
-    heap_extent : int
-        Bytes from the start of the heap to the end of its last live block.
-    heap_blocks, heap_free_ranges : int
-        Number of live blocks, and of free ranges between them.
-    allocations, frees : int
-        Number of calls so far.
-    fragmentation : float
-        1 - largest free range / all free bytes, over the free ranges between live blocks; 0 when there are none.
-    """
-
-    activation_committed: int
-    heap_committed: int
-    heap_live: int
-    heap_peak: int
-    heap_extent: int
-    heap_blocks: int
-    heap_free_ranges: int
-    allocations: int
-    frees: int
-    fragmentation: float
+arenas = weakref.WeakSet()              # all of them, for fork
 
 
 cdef inline size_t round_up(size_t value, size_t step) noexcept nogil:
@@ -102,8 +74,8 @@ cdef class Arena:
 
     Notes
     -----
-    Thread-safe. Behind the last usable byte of the activation region and of every heap block at least 64 more bytes can be
-    read, because vectorised kernels read past the end of a tensor.
+    Thread-safe. Behind the last usable byte of the activation region and of every heap block at least 64 more bytes
+    can be read, because vectorised kernels read past the end of a tensor.
     """
 
     def __cinit__(self, reserve: int = 64 << 30, *, activation_reserve: int | None = None, name: str = "arena"):
@@ -111,15 +83,15 @@ cdef class Arena:
             activation_reserve = reserve // 2
         if not 0 < activation_reserve < reserve <= LARGEST_RESERVE:
             raise ValueError(
-                f"arena {name!r}: reserve={reserve} and activation_reserve={activation_reserve} bytes leave no room for "
-                f"the activation region and the heap (expected 0 < activation_reserve < reserve <= {LARGEST_RESERVE})"
+                f"arena {name!r}: reserve={reserve} and activation_reserve={activation_reserve} bytes leave no room "
+                f"for activations and heap (expected 0 < activation_reserve < reserve <= {LARGEST_RESERVE})"
             )
         self.name = name
         self.activation_reserve = round_up(<size_t>activation_reserve, PAGE) + PAGE
         self.reserve = self.activation_reserve + round_up(<size_t>(reserve - activation_reserve), PAGE) + PAGE
         self.lock = mutex_new()
-        self.turn = mutex_new()
-        if self.lock is NULL or self.turn is NULL:
+        self.turn_lock = mutex_new()
+        if self.lock is NULL or self.turn_lock is NULL:
             raise MemoryError()
         cdef void* address = mmap(NULL, self.reserve, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
         if address == MAP_FAILED:
@@ -131,12 +103,13 @@ cdef class Arena:
         self.heap = Heap(
             self.reserve - self.activation_reserve - PAGE, <uintptr_t>self.base_address + self.activation_reserve
         )
+        arenas.add(self)
 
     def __dealloc__(self):
         if self.base_address is not NULL:
             munmap(self.base_address, self.reserve)
         mutex_delete(self.lock)
-        mutex_delete(self.turn)
+        mutex_delete(self.turn_lock)
 
     def __enter__(self) -> Arena:
         return self
@@ -212,6 +185,16 @@ cdef class Arena:
         block.start = <char*>self.heap_alloc(size, power)
         block.length = size
         return block
+
+    def turn(self) -> Turn:
+        """Have the activation region to oneself: ``with arena.turn(): ...``; waits for a running method.
+
+        Raises
+        ------
+        Error
+            This thread has the turn already, or the arena is closed.
+        """
+        return Turn(self)
 
     def trim(self) -> None:
         """Give unused pages back to the system: the activation region, and whatever is free on the heap.
@@ -326,22 +309,19 @@ cdef class Arena:
         return 0
 
     cdef int enter(self) except -1:
-        cdef int status = mutex_trylock(self.turn)
+        cdef int status = mutex_trylock(self.turn_lock)
         if status == EBUSY:
             with nogil:
-                status = mutex_lock(self.turn)
+                status = mutex_lock(self.turn_lock)
         if status != 0:
-            raise Error(
-                f"arena {self.name!r}: this thread is inside a method that uses the activation region; run, trim or close "
-                "after it has returned, or give the inner method an arena of its own"
-            )
+            raise arena_errors.nested(self)
         if self.closed:
-            mutex_unlock(self.turn)
+            mutex_unlock(self.turn_lock)
             raise_closed(self)
         return 0
 
     cdef void leave(self) noexcept:
-        mutex_unlock(self.turn)
+        mutex_unlock(self.turn_lock)
 
     cdef char* heap_base(self) noexcept nogil:
         return self.base_address + self.activation_reserve
@@ -402,6 +382,21 @@ cdef class Arena:
         if self.heap.n_live == 0 and self.base_address is not NULL:
             munmap(self.base_address, self.reserve)
             self.base_address = NULL
+
+
+@cython.final
+cdef class Turn:
+    """Context manager made by `Arena.turn`."""
+
+    def __cinit__(self, Arena arena):
+        self.arena = arena
+
+    def __enter__(self) -> Arena:
+        self.arena.enter()
+        return self.arena
+
+    def __exit__(self, *_: object) -> None:
+        self.arena.leave()
 
 
 @cython.final
@@ -486,33 +481,40 @@ cdef int raise_alignment(size_t alignment) except -1 with gil:
 
 
 cdef int raise_activations_full(Arena arena, size_t nbytes) except -1 with gil:
-    raise ArenaFullError(
-        f"arena {arena.name!r}: the activations need {nbytes} bytes, but the activation region can only grow to "
-        f"{arena.activation_reserve - PAGE}; create the Arena with activation_reserve={nbytes} or more"
-    )
+    raise arena_errors.activations_full(arena, nbytes, arena.activation_reserve - PAGE)
 
 
 cdef int raise_heap_full(Arena arena, size_t nbytes, size_t alignment) except -1 with gil:
-    stats = arena.stats
-    room = arena.heap.limit - stats.heap_extent
-    raise ArenaFullError(
-        f"arena {arena.name!r}: no room for a heap block of {nbytes} bytes (alignment {alignment}): {room} bytes are free "
-        f"in one piece at the end and {arena.heap.free_bytes} in {stats.heap_free_ranges} pieces, {stats.heap_live} are in "
-        f"use; drop blocks, or create the Arena with a reserve larger than {arena.reserve}"
-    )
+    raise arena_errors.heap_full(arena, nbytes, alignment, arena.heap.limit, arena.heap.free_bytes)
 
 
 cdef int raise_refused(Arena arena, size_t nbytes) except -1 with gil:
-    stats = arena.stats
-    raise ArenaFullError(
-        f"arena {arena.name!r}: the system does not grant memory for {nbytes} more bytes "
-        f"({stats.activation_committed + stats.heap_committed} are in use); free memory, call trim(), or raise the memory "
-        "limit of the process"
-    )
+    raise arena_errors.refused(arena, nbytes)
 
 
 cdef int raise_foreign(Arena arena, void* address) except -1 with gil:
-    raise Error(
-        f"arena {arena.name!r}: 0x{<uintptr_t>address:x} is not the start of a live block: it was freed before, or it is "
-        "not from this arena"
-    )
+    raise arena_errors.foreign(arena, <uintptr_t>address)
+
+
+def lock_before_fork():
+    """Let no other thread be in the middle of an allocation when the process is copied."""
+    cdef Arena arena
+    for arena in list(arenas):
+        mutex_lock(arena.lock)
+
+
+def unlock_after_fork():
+    cdef Arena arena
+    for arena in list(arenas):
+        mutex_unlock(arena.lock)
+
+
+def renew_locks_in_child():
+    """Only the forking thread lives on in the child, under a new identity, so locks held by any thread are void."""
+    cdef Arena arena
+    for arena in list(arenas):
+        arena.lock = mutex_new()
+        arena.turn_lock = mutex_new()
+
+
+os.register_at_fork(before=lock_before_fork, after_in_parent=unlock_after_fork, after_in_child=renew_locks_in_child)

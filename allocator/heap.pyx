@@ -2,8 +2,8 @@
 
 Works on offsets only and never touches the memory it manages, so a write past the end of a block cannot damage it. Free
 ranges are kept in lists by size, eight classes for each power of two, with a bitmap of the lists that are not empty
-(Masmano et al., TLSF: a new dynamic memory allocator for real-time systems, ECRTS 2004); neighbours coalesce when freed,
-and a free range at the top melts back into the memory never handed out. Everything but growth of the tables is O(1).
+(Masmano et al., TLSF: a new dynamic memory allocator for real-time systems, ECRTS 2004). Neighbours coalesce when
+freed, and a free range at the top melts back into the memory never handed out. All but growth of the tables is O(1).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -162,7 +162,7 @@ cdef class Heap:
         cdef int32_t index = self.unused
         cdef int32_t capacity, i
         cdef Range* ranges
-        for i in range(extra):
+        for _ in range(extra):
             if index == NONE:
                 break
             index = self.ranges[index].next

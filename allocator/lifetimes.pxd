@@ -35,7 +35,8 @@ cdef class Lifetimes:
 
     # Learn n lifetimes; does nothing if they are those of the last call. ValueError unless first[i] < last[i].
     cdef int learn(self, int n, const int32_t* first, const int32_t* last) except -1 nogil
-    # Fill profile, height and conflict; give the largest sum of live sizes, and the same with sizes rounded up to steps.
+    # Fill profile, height and conflict; give the largest sum of live sizes, and the same with sizes rounded up to
+    # steps.
     cdef void measure(self, const int64_t* sizes, const int64_t* steps, int64_t* lower_bound,
                       int64_t* rounded_bound) noexcept nogil
     cdef int64_t degree(self, int32_t i) noexcept nogil

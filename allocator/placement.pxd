@@ -22,7 +22,8 @@ cdef class Placement:
     cdef int64_t work                   # spans looked at so far
     cdef int capacity
 
-    # Choose the alignment of every buffer; sizes must stay valid while buffers are placed. SizeOverflowError, ValueError.
+    # Choose the alignment of every buffer; sizes must stay valid while buffers are placed. SizeOverflowError,
+    # ValueError.
     cdef int begin(self, int n, const int64_t* sizes) except -1 nogil
     # After lifetimes.learn: forget all places.
     cdef void clear(self) noexcept nogil
@@ -32,6 +33,8 @@ cdef class Placement:
     # Place the buffers of an order one by one, as long as none ends at or beyond limit: gives the position in the order
     # of the one that does, or n_order. peak grows to the largest end.
     cdef int place(self, const int32_t* order, int n_order, int64_t limit, int64_t* peak) noexcept nogil
+    # pins[i] >= 0 is the offset of buffer i: refuse pins that are in each other's way, give the largest end.
+    cdef int64_t check_pins(self, const int64_t* pins) except -1 nogil
 
     cdef int reserve(self, int n) noexcept nogil
     cdef int64_t lowest_fit_in_stack(self, int32_t i) noexcept nogil

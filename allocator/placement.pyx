@@ -1,7 +1,7 @@
 """First fit: gives one buffer after the other the lowest offset that is free for its whole lifetime.
 
-A buffer with few overlaps looks at these only; one with many walks through the placed buffers from the bottom up until it
-meets a gap.
+A buffer with few overlaps looks at these only; one with many walks through the placed buffers from the bottom up until
+it meets a gap.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -136,6 +136,28 @@ cdef class Placement:
                 peak[0] = max(peak[0], offset + self.sizes[i])
         return n_order
 
+    cdef int64_t check_pins(self, const int64_t* pins) except -1 nogil:
+        cdef int i, j
+        cdef int64_t end
+        cdef int64_t peak = 0
+        cdef const int64_t* sizes = self.sizes
+        cdef const int32_t* first = self.lifetimes.first
+        cdef const int32_t* last = self.lifetimes.last
+        for i in range(self.lifetimes.n):
+            if pins[i] < 0:
+                continue
+            if pins[i] > LARGEST_TOTAL:
+                raise_pin(i, pins[i])
+            end = pins[i] + sizes[i]
+            if sizes[i] > 0:
+                peak = max(peak, end)
+            for j in range(i):
+                if pins[j] < 0 or pins[j] >= end or pins[j] + sizes[j] <= pins[i] or sizes[i] == 0 or sizes[j] == 0:
+                    continue
+                if first[j] < last[i] and last[j] > first[i]:
+                    raise_pins(j, i)
+        return peak
+
     cdef int reserve(self, int n) noexcept nogil:
         cdef size_t count = n + n // 2
         cdef void* steps = realloc(self.steps, count * sizeof(int64_t))
@@ -159,6 +181,14 @@ cdef int raise_negative(int i, int64_t size) except -1 with gil:
 
 cdef int raise_overflow() except -1 with gil:
     raise SizeOverflowError(f"the buffers have more than {LARGEST_TOTAL} bytes together")
+
+
+cdef int raise_pin(int i, int64_t offset) except -1 with gil:
+    raise ValueError(f"buffer {i} cannot be pinned at offset {offset}: too large (expected up to {LARGEST_TOTAL})")
+
+
+cdef int raise_pins(int i, int j) except -1 with gil:
+    raise ValueError(f"buffers {i} and {j} are pinned to overlapping bytes but live at the same time")
 
 
 cdef int raise_memory() except -1 with gil:

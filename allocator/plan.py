@@ -1,8 +1,8 @@
 """The plan section: what a program file says about the memory of one method.
 
-A section is stored as ``MAGIC`` (16 bytes), a digest of the program (32 bytes) and the FlatBuffer of ``plan.fbs``. Export
-builds a `Method`, `encode` writes it, and once all sections are inside the program file `seal` writes the digest of the
-whole file into each. Loading goes the other way: `check` the file, `decode` each section.
+A section is stored as ``MAGIC`` (16 bytes), a digest of the program (32 bytes) and the FlatBuffer of ``plan.fbs``.
+Export builds a `Method`, `encode` writes it, and once all sections are inside the program file `seal` writes the digest
+of the whole file into each. Loading goes the other way: `check` the file, `decode` each section.
 
 The reader and writer that flatc generates from ``plan.fbs`` is ``_plan_generated.py``; after a change of the schema::
 

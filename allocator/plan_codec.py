@@ -4,10 +4,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import flatbuffers  # type: ignore[import-untyped]
+import flatbuffers
 import numpy as np
 
-from . import _plan_generated as fb
+from . import _plan_generated
 from .errors import PlanError
 from .plan_digest import DIGEST_SIZE, HEADER_SIZE, MAGIC
 from .plan_tables import (
@@ -30,6 +30,10 @@ from .plan_validation import validate
 __all__ = ["decode", "encode"]
 
 T = TypeVar("T")
+fb: Any = _plan_generated  # what flatc generates is not typed
+
+# One SizeInstruction of plan.fbs as it lies in memory.
+INSTRUCTION = np.dtype([("opcode", "<i4"), ("c", "<i4"), ("a", "<i8"), ("b", "<i8")])
 
 # What the accessors that flatc generates raise when offsets point outside the buffer or into the wrong place.
 DAMAGE = (struct.error, ValueError, IndexError, TypeError, OverflowError, MemoryError)
@@ -97,8 +101,8 @@ def decode(blob: bytes | bytearray | memoryview) -> Method:
 class _Reader:
     """Reads the tables; every vector is charged against the size of the buffer.
 
-    A damaged buffer can claim 2**32 elements, or share one long vector among many tables; an intact one never holds more
-    than its own bytes.
+    A damaged buffer can claim 2**32 elements, or share one long vector among many tables; an intact one never holds
+    more than its own bytes.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -129,14 +133,14 @@ class _Reader:
             labels=self.texts(root.Labels, root.LabelsLength(), "labels"),
             symbols=self.tables(root.Symbols, root.SymbolsLength(), "symbols", self.symbol),
             bindings=self.tables(root.Bindings, root.BindingsLength(), "bindings", self.binding),
-            size_code=self.tables(root.SizeCode, root.SizeCodeLength(), "size_code", self.size_instruction),
+            size_code=self.instructions(root.SizeCode, root.SizeCodeLength(), "size_code"),
             guards=self.tables(root.Guards, root.GuardsLength(), "guards", self.guard),
             values=self.tables(root.Values, root.ValuesLength(), "values", self.value),
             inputs=self.tables(root.Inputs, root.InputsLength(), "inputs", self.input),
             outputs=self.tables(root.Outputs, root.OutputsLength(), "outputs", self.output),
             states=self.tables(root.States, root.StatesLength(), "states", self.state),
             delegates=self.tables(root.Delegates, root.DelegatesLength(), "delegates", self.delegate),
-            order=self.numbers(root.Order, root.OrderLength(), "order"),
+            order=self.numbers(root.OrderAsNumpy, root.OrderLength(), "order"),
         )
 
     def charge(self, nbytes: int, name: str) -> None:
@@ -153,9 +157,16 @@ class _Reader:
             result.append(read(get(i)))
         return result
 
-    def numbers(self, get: Callable[[int], int], length: int, name: str, width: int = 4) -> list[int]:
+    def numbers(self, as_array: Callable[[], Any], length: int, name: str, width: int = 4) -> list[int]:
         self.charge(width * length, name)
-        return [get(i) for i in range(length)]
+        return list(as_array().tolist()) if length else []
+
+    def instructions(self, get: Callable[[int], Any], length: int, name: str) -> list[SizeInstruction]:
+        self.charge(INSTRUCTION.itemsize * length, name)
+        if not length:
+            return []
+        steps = np.frombuffer(self.data, INSTRUCTION, length, get(0)._tab.Pos)
+        return [SizeInstruction(opcode, a, b, c) for opcode, c, a, b in steps.tolist()]
 
     def text(self, get: Callable[[], bytes | None], name: str) -> str:
         return self._decoded(get(), name)
@@ -176,9 +187,6 @@ class _Reader:
     def binding(self, t: Any) -> Binding:
         return Binding(t.Symbol(), t.Input(), t.Dim(), t.Scale(), t.Offset())
 
-    def size_instruction(self, t: Any) -> SizeInstruction:
-        return SizeInstruction(t.Opcode(), t.A(), t.B(), t.C())
-
     def guard(self, t: Any) -> Guard:
         return Guard(t.Register(), self.text(t.Text, f"{self.field}.text"))
 
@@ -188,8 +196,8 @@ class _Reader:
             index=t.Index(),
             name=self.text(t.Name, f"{here}.name"),
             dtype=t.Dtype(),
-            sizes=self.numbers(t.Sizes, t.SizesLength(), f"{here}.sizes"),
-            dim_order=self.numbers(t.DimOrder, t.DimOrderLength(), f"{here}.dim_order", 1),
+            sizes=self.numbers(t.SizesAsNumpy, t.SizesLength(), f"{here}.sizes"),
+            dim_order=self.numbers(t.DimOrderAsNumpy, t.DimOrderLength(), f"{here}.dim_order", 1),
             storage=t.Storage(),
             kind=self.member(Kind, t.Kind(), f"{here}.kind"),
             first=t.First(),
@@ -224,7 +232,7 @@ class _Reader:
 
     def delegate(self, t: Any) -> Delegate:
         here = self.field
-        arguments = self.numbers(t.Arguments, t.ArgumentsLength(), f"{here}.arguments")
+        arguments = self.numbers(t.ArgumentsAsNumpy, t.ArgumentsLength(), f"{here}.arguments")
         return Delegate(t.Index(), self.text(t.Id, f"{here}.id"), t.Instruction(), arguments)
 
     def member(self, kind: type[T], number: int, name: str) -> T:

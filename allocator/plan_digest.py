@@ -21,7 +21,9 @@ def digest_positions(buffer: Buffer) -> Iterator[int]:
     at = buffer.find(MAGIC)
     while at >= 0:
         if at + HEADER_SIZE > len(buffer):
-            raise PlanError(f"plan section at byte {at}: the file of {len(buffer)} bytes ends inside the section's digest")
+            raise PlanError(
+                f"plan section at byte {at}: the file of {len(buffer)} bytes ends inside the section's digest"
+            )
         yield at + len(MAGIC)
         at = buffer.find(MAGIC, at + HEADER_SIZE)
 

@@ -1,4 +1,4 @@
-"""Consistency of a decoded plan section: every index, range, enumeration and register, so that readers need no checks."""
+"""Consistency of a plan section: every index, range, enumeration and register, so that readers need no checks."""
 
 from .errors import PlanError
 from .plan_tables import VERSION, Input, Kind, Method, Output, Scalar, State, Value
@@ -67,7 +67,6 @@ def _within(number: int, low: int, high: int, name: str) -> None:
 def _text(text: str, name: str) -> None:
     if not isinstance(text, str):
         raise PlanError(f"{name}: {text!r} is no text")
-
 
 
 def _check_symbols(method: Method) -> None:

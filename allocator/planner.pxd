@@ -22,9 +22,9 @@ cdef class OffsetPlanner:
     cdef Key* spare
     cdef int capacity
 
-    # Buffer i has sizes[i] >= 0 bytes and lives at positions first[i] <= p < last[i]. order (may be NULL) lists buffers to
-    # place first, each once. Writes offsets[n], peak and lower_bound. ValueError for bad buffers, SizeOverflowError if the
-    # sum of sizes does not fit. Not thread-safe: one planner for each thread.
+    # Buffer i has sizes[i] >= 0 bytes and lives at positions first[i] <= p < last[i]. order (may be NULL) lists buffers
+    # to place first, each once. Writes offsets[n], peak and lower_bound. ValueError for bad buffers, SizeOverflowError
+    # if the sum of sizes does not fit. Not thread-safe: one planner for each thread.
     cdef int plan(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last, const int32_t* order,
                   int n_order, int64_t* offsets, int64_t* peak, int64_t* lower_bound) except -1 nogil
     # The same with pinned[i] >= 0 the offset that buffer i must have, and < 0 for the others.
@@ -33,7 +33,6 @@ cdef class OffsetPlanner:
                          int64_t* lower_bound) except -1 nogil
 
     cdef int reserve(self, int n) noexcept nogil
-    cdef int64_t check_pins(self) except -1 nogil
     cdef int take_order(self, const int32_t* order, int n_order) except -1 nogil
     cdef void sort_by_rule(self, int rule, int start) noexcept nogil
     cdef int attempt(self, int64_t limit) noexcept nogil

@@ -1,12 +1,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from typing_extensions import disjoint_base
 
-__all__ = ["RULES", "OffsetPlanner", "Plan", "plan_offsets"]
-
-RULES: Final[tuple[str, ...]]
+__all__ = ["OffsetPlanner", "Plan", "plan_offsets"]
 
 @dataclass(frozen=True)
 class Plan:
@@ -29,6 +27,15 @@ class OffsetPlanner:
     def winner(self) -> int: ...
     @property
     def repaired(self) -> bool: ...
+    def find(
+        self,
+        sizes: Sequence[int],
+        first: Sequence[int],
+        last: Sequence[int],
+        *,
+        pinned: Mapping[int, int] | None = None,
+        order: Sequence[int] | None = None,
+    ) -> Plan: ...
 
 def plan_offsets(
     sizes: Sequence[int],

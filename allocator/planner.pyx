@@ -1,11 +1,11 @@
 """Offsets for buffers with known sizes and lifetimes, so that those live at the same time do not overlap.
 
-The problem (dynamic storage allocation) is NP-hard, but the lists that models produce are not: buffers are placed by first
-fit in the order of a rule, and the rules are tried one after the other until one reaches the lower bound. Placing by
-decreasing "breadth" is the rule of TensorFlow Lite (Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net
-Inference, 2020), placing by size the classic of MNN, TVM and ExecuTorch. When all of them miss the bound, the buffer that
-sets the peak is moved forward in the order and placing is tried again ("squeaky wheel" search, Joslin and Clements, 1999),
-within a fixed amount of work, so that results do not depend on the speed of the machine.
+The problem (dynamic storage allocation) is NP-hard, but the lists that models produce are not: buffers are placed by
+first fit in the order of a rule, and the rules are tried one after the other until one reaches the lower bound. Placing
+by decreasing "breadth" is the rule of TensorFlow Lite (Pisarchyk and Lee, Efficient Memory Management for Deep Neural
+Net Inference, 2020), placing by size the classic of MNN, TVM and ExecuTorch. When all of them miss the bound, the
+buffer that sets the peak is moved forward in the order and placing is tried again ("squeaky wheel" search, Joslin and
+Clements, 1999), within a fixed amount of work, so that results do not depend on the speed of the machine.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -14,13 +14,15 @@ from libc.string cimport memcpy, memmove, memset
 
 from .lifetimes cimport Key, Lifetimes, sort_keys
 from .placement cimport Placement
+from .rules cimport N_RULES, Rule, rule_at
 
 from array import array
 from dataclasses import dataclass
 
 from .errors import SizeOverflowError
+from .rules import RULES
 
-__all__ = ["RULES", "OffsetPlanner", "Plan", "plan_offsets"]
+__all__ = ["OffsetPlanner", "Plan", "plan_offsets"]
 
 cdef int64_t UNLIMITED = (<uint64_t>1 << 63) - 1
 cdef enum:
@@ -28,66 +30,6 @@ cdef enum:
     WORK_PER_EFFORT = 1000              # looks at a neighbour that repair may take, for each buffer
     LARGEST_EFFORT = 1_000_000
     PATIENCE = 64                       # failed moves after which repair starts again from the best order
-    N_RULES = 8
-
-cdef int64_t HIGHEST_PIN = <int64_t>1 << 61
-
-ctypedef void (*Rule)(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil
-
-
-cdef double area(Lifetimes lives, const int64_t* sizes, int32_t i) noexcept nogil:
-    return <double>sizes[i] * (<double>lives.last[i] - lives.first[i])
-
-
-cdef void by_breadth_then_execution(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
-    key.primary = lives.height[i]
-    key.secondary = -<double>lives.first[i]
-
-
-cdef void by_size_then_execution(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
-    key.primary = sizes[i]
-    key.secondary = -<double>lives.first[i]
-
-
-cdef void by_size_then_lifetime(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
-    key.primary = sizes[i]
-    key.secondary = <double>lives.last[i] - lives.first[i]
-
-
-cdef void by_area(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
-    key.primary = area(lives, sizes, i)
-    key.secondary = sizes[i]
-
-
-cdef void by_breadth_then_area(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
-    key.primary = lives.height[i]
-    key.secondary = area(lives, sizes, i)
-
-
-cdef void by_conflicts(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
-    key.primary = <double>lives.conflict[i] * sizes[i]
-    key.secondary = sizes[i]
-
-
-cdef void by_lifetime(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
-    key.primary = <double>lives.last[i] - lives.first[i]
-    key.secondary = sizes[i]
-
-
-cdef void by_execution(Lifetimes lives, const int64_t* sizes, int32_t i, Key* key) noexcept nogil:
-    key.primary = -<double>lives.first[i]
-    key.secondary = sizes[i]
-
-
-cdef Rule[N_RULES] RULE_TABLE
-RULE_TABLE[:] = [
-    by_breadth_then_execution, by_size_then_execution, by_size_then_lifetime, by_area, by_breadth_then_area, by_conflicts,
-    by_lifetime, by_execution,
-]
-RULES = (
-    "breadth, execution", "size, execution", "size, lifetime", "area", "breadth, area", "conflicts", "lifetime",
-    "execution",
-)
 
 
 @dataclass(frozen=True)
@@ -116,15 +58,16 @@ class Plan:
 
 
 cdef class OffsetPlanner:
-    """Scratch memory for planning many shapes of one model; for Cython callers.
+    """Plans many shapes of one model, reusing its scratch memory; not thread-safe.
 
     Parameters
     ----------
     alignment : int, optional
-        Power of two; offsets are multiples of it. A buffer that is smaller is aligned to its size rounded up to a power of
-        two (at least 16), so that it does not cost a whole line.
+        Power of two; offsets are multiples of it. A buffer that is smaller is aligned to its size rounded up to a power
+        of two (at least 16), so that it does not cost a whole line.
     effort : int, optional
-        How much work repair may take when no rule reaches the lower bound: about a microsecond for each buffer and unit.
+        How much work repair may take when no rule reaches the lower bound: about a microsecond for each buffer and
+        unit.
     rules : sequence of str, optional
         Which of `RULES` are tried; all by default.
 
@@ -158,6 +101,41 @@ cdef class OffsetPlanner:
         free(self.keys)
         free(self.spare)
 
+    def find(
+        self,
+        sizes: Sequence[int],
+        first: Sequence[int],
+        last: Sequence[int],
+        *,
+        pinned: Mapping[int, int] | None = None,
+        order: Sequence[int] | None = None,
+    ) -> Plan:
+        """Plan offsets as `plan_offsets` does; cheaper when the lifetimes are those of the last call."""
+        cdef int n = len(sizes)
+        cdef int n_order = 0 if order is None else len(order)
+        cdef int64_t peak = 0
+        cdef int64_t lower_bound = 0
+        if not len(first) == len(last) == n:
+            raise ValueError(f"{n} sizes, {len(first)} first and {len(last)} last positions; expected as many of each")
+        cdef int64_t[::1] size_array = as_array("q", "sizes", sizes)
+        cdef int32_t[::1] first_array = as_array("i", "first", first)
+        cdef int32_t[::1] last_array = as_array("i", "last", last)
+        cdef int32_t[::1] order_array = as_array("i", "order", order or ())
+        cdef int64_t[::1] pin_array = as_array("q", "pinned", pins_as_list(pinned or {}, n))
+        cdef int64_t[::1] offsets = array("q", bytes(8 * (n + 1)))
+        self.plan_pinned(
+            n, &size_array[0], &first_array[0], &last_array[0], &order_array[0], n_order,
+            &pin_array[0] if pinned else NULL, &offsets[0], &peak, &lower_bound,
+        )
+        rule = "given" if self.winner == GIVEN else RULES[self.winner]
+        return Plan(
+            offsets=[offsets[i] for i in range(n)],
+            peak=peak,
+            lower_bound=lower_bound,
+            order=[self.best_order[i] for i in range(self.n_free)],
+            rule=rule + " + repair" if self.repaired else rule,
+        )
+
     cdef int plan(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last, const int32_t* order,
                   int n_order, int64_t* offsets, int64_t* peak, int64_t* lower_bound) except -1 nogil:
         return self.plan_pinned(n, sizes, first, last, order, n_order, NULL, offsets, peak, lower_bound)
@@ -176,12 +154,12 @@ cdef class OffsetPlanner:
         self.pinned = pinned
         self.best_peak = UNLIMITED
         self.repaired = False
+        self.winner = GIVEN
         if pinned is not NULL:
-            target = max(target, self.check_pins())
+            target = max(target, self.placement.check_pins(pinned))
         self.take_order(order, n_order)
         if n_order > 0:
             self.attempt(UNLIMITED)
-            self.winner = GIVEN
         self.search(target)
         self.repair(target)
         memcpy(offsets, self.best_offsets, n * sizeof(int64_t))
@@ -235,7 +213,8 @@ cdef class OffsetPlanner:
             for i in range(self.lifetimes.n):
                 if self.pinned[i] >= 0:
                     self.placement.put(i, self.pinned[i])
-                    peak = max(peak, self.pinned[i] + self.placement.sizes[i])
+                    if self.placement.sizes[i] > 0:
+                        peak = max(peak, self.pinned[i] + self.placement.sizes[i])
         position = self.placement.place(self.order, self.n_free, limit, &peak)
         if position == self.n_free:
             self.best_peak = peak
@@ -265,14 +244,15 @@ cdef class OffsetPlanner:
             if not seen[i] and (self.pinned is NULL or self.pinned[i] < 0):
                 self.order[self.n_free] = i
                 self.n_free += 1
-        self.sort_by_rule(0, k)
+        if n_order > 0:
+            self.sort_by_rule(0, k)
         return 0
 
     cdef void sort_by_rule(self, int rule, int start) noexcept nogil:
         """Sort the order from `start` on."""
         cdef int k
         cdef int n = self.n_free - start
-        cdef Rule fill = RULE_TABLE[rule]
+        cdef Rule fill = rule_at(rule)
         for k in range(n):
             self.keys[k].index = self.order[start + k]
             fill(self.lifetimes, self.placement.sizes, self.keys[k].index, &self.keys[k])
@@ -288,26 +268,6 @@ cdef class OffsetPlanner:
             if self.pinned is NULL or self.pinned[i] < 0:
                 self.order[k] = i
                 k += 1
-
-    cdef int64_t check_pins(self) except -1 nogil:
-        """Refuse pins that are in each other's way; give the largest end."""
-        cdef int i, j
-        cdef int64_t end
-        cdef int64_t peak = 0
-        cdef const int64_t* pins = self.pinned
-        cdef const int64_t* sizes = self.placement.sizes
-        for i in range(self.lifetimes.n):
-            if pins[i] < 0 or sizes[i] == 0:
-                continue
-            if pins[i] > HIGHEST_PIN:
-                raise_pin(i, pins[i])
-            end = pins[i] + sizes[i]
-            peak = max(peak, end)
-            for j in range(i):
-                if pins[j] >= 0 and pins[j] < end and pins[j] + sizes[j] > pins[i] and sizes[j] > 0:
-                    if self.lifetimes.first[j] < self.lifetimes.last[i] and self.lifetimes.last[j] > self.lifetimes.first[i]:
-                        raise_pins(j, i)
-        return peak
 
     cdef int reserve(self, int n) noexcept nogil:
         cdef size_t count = n + n // 2 + 1
@@ -352,8 +312,8 @@ def plan_offsets(
     order : sequence of int, optional
         Buffers to place first, in this order; tried before any rule.
     effort : int, optional
-        How much search is worth it, in units of about a microsecond for each buffer: 1 suits run time, 0 means rules only,
-        thousands suit export.
+        How much search is worth it, in units of about a microsecond for each buffer: 1 suits run time, 0 means rules
+        only, thousands suit export.
     rules : sequence of str, optional
         Which of `RULES` are tried, in the order of `RULES`.
 
@@ -365,36 +325,12 @@ def plan_offsets(
     Raises
     ------
     ValueError
-        Lists of different lengths, a negative size, an empty lifetime, an unknown buffer in `pinned` or `order`, pins that
-        overlap, or bad options.
+        Lists of different lengths, a negative size, an empty lifetime, an unknown buffer in `pinned` or `order`, pins
+        that overlap, or bad options.
     SizeOverflowError
         The sizes have more than 2**61 bytes together, or a number does not fit.
     """
-    cdef int n = len(sizes)
-    cdef int n_order = 0 if order is None else len(order)
-    cdef int64_t peak = 0
-    cdef int64_t lower_bound = 0
-    cdef OffsetPlanner planner = OffsetPlanner(alignment, effort=effort, rules=rules)
-    if not len(first) == len(last) == n:
-        raise ValueError(f"{n} sizes, {len(first)} first and {len(last)} last positions; expected as many of each")
-    cdef int64_t[::1] size_array = as_array("q", "sizes", sizes)
-    cdef int32_t[::1] first_array = as_array("i", "first", first)
-    cdef int32_t[::1] last_array = as_array("i", "last", last)
-    cdef int32_t[::1] order_array = as_array("i", "order", order or ())
-    cdef int64_t[::1] pin_array = as_array("q", "pinned", pins_as_list(pinned or {}, n))
-    cdef int64_t[::1] offsets = array("q", bytes(8 * (n + 1)))
-    planner.plan_pinned(
-        n, &size_array[0], &first_array[0], &last_array[0], &order_array[0], n_order, &pin_array[0] if pinned else NULL,
-        &offsets[0], &peak, &lower_bound,
-    )
-    rule = "given" if planner.winner == GIVEN else RULES[planner.winner]
-    return Plan(
-        offsets=[offsets[i] for i in range(n)],
-        peak=peak,
-        lower_bound=lower_bound,
-        order=[planner.best_order[i] for i in range(planner.n_free)],
-        rule=rule + " + repair" if planner.repaired else rule,
-    )
+    return OffsetPlanner(alignment, effort=effort, rules=rules).find(sizes, first, last, pinned=pinned, order=order)
 
 
 cdef as_array(str code, str name, values):
@@ -416,24 +352,16 @@ cdef list pins_as_list(pinned, int n):
     return offsets
 
 
-cdef inline int grow(void** array, size_t nbytes) noexcept nogil:
-    cdef void* grown = realloc(array[0], nbytes)
+cdef inline int grow(void** memory, size_t nbytes) noexcept nogil:
+    cdef void* grown = realloc(memory[0], nbytes)
     if grown is NULL:
         return -1
-    array[0] = grown
+    memory[0] = grown
     return 0
 
 
 cdef int raise_order(int k, int32_t i, int n) except -1 with gil:
     raise ValueError(f"order[{k}]: buffer {i} comes twice or is not one of {n} buffers")
-
-
-cdef int raise_pin(int i, int64_t offset) except -1 with gil:
-    raise ValueError(f"buffer {i} cannot be pinned at offset {offset}: it is too large (expected up to {HIGHEST_PIN})")
-
-
-cdef int raise_pins(int i, int j) except -1 with gil:
-    raise ValueError(f"buffers {i} and {j} are pinned to overlapping bytes but live at the same time")
 
 
 cdef int raise_count(int n, int n_order) except -1 with gil:

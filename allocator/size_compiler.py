@@ -1,8 +1,8 @@
 """Compiles symbolic sizes (sympy, as torch.export leaves them in shapes) to a `SizeProgram`.
 
-The functions that torch adds to sympy are recognised by the name of their class, so torch is not imported. Integers stay
-integers: a rational factor becomes a division that must be exact, or one that rounds where the expression says floor or
-ceiling. Where torch computes a size in floating point, so does the program.
+The functions that torch adds to sympy are recognised by the name of their class, so torch is not imported. Integers
+stay integers: a rational factor becomes a division that must be exact, or one that rounds where the expression says
+floor or ceiling. Where torch computes a size in floating point, so does the program.
 """
 
 import struct
@@ -177,7 +177,9 @@ class _Compiler:
             return self.divide(Opcode.EXACTDIV, expression, 1)
         added = [arg for arg in expression.args if not arg.could_extract_minus_sign()]
         removed = [-arg for arg in expression.args if arg.could_extract_minus_sign()]
-        total = reduce(lambda a, b: self.emit(Opcode.ADD, a, b), map(self.compile, added)) if added else self.constant(0)
+        total = (
+            reduce(lambda a, b: self.emit(Opcode.ADD, a, b), map(self.compile, added)) if added else self.constant(0)
+        )
         return reduce(lambda a, b: self.emit(Opcode.SUB, a, b), map(self.compile, removed), total)
 
     def product(self, expression: Any) -> int:

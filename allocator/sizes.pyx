@@ -1,18 +1,19 @@
 """Size programs: the symbolic sizes of a model as straight-line integer code, run without Python objects.
 
-A program works on registers in single-assignment form: the first hold the symbols, each instruction writes the next one.
-Arithmetic is that of Python's integers (division rounds down) as long as every intermediate result fits a signed 64-bit
-integer; otherwise evaluation stops with an error. A few opcodes work on doubles, because PyTorch computes some sizes that
-way; a double's bits are kept in an ordinary register and every operand's type is checked when the program is built.
+A program works on registers in single-assignment form: the first hold the symbols, each instruction writes the next
+one. Arithmetic is that of Python's integers (division rounds down) as long as every intermediate result fits a signed
+64-bit integer; otherwise evaluation stops with an error. A few opcodes work on doubles, because PyTorch computes some
+sizes that way; a double's bits are kept in an ordinary register and every operand's type is checked when the program is
+built.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.math cimport ceil, floor, fmax, fmin, isfinite, nearbyint, pow, sqrt, trunc
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from .checked cimport (
-    CHECKED_INEXACT, CHECKED_OVERFLOW, CHECKED_ZERO, checked_add, checked_ceildiv, checked_exactdiv, checked_floordiv,
+    CHECKED_OVERFLOW, CHECKED_ZERO, checked_add, checked_ceildiv, checked_exactdiv, checked_floordiv,
     checked_mod, checked_mul, checked_pow, checked_sub,
 )
 
@@ -254,7 +255,7 @@ cdef class SizeProgram:
                     raise PlanError(f"{name}.{field}: {operand} is no operand of {Opcode(opcode).name} (expected 0)")
                 continue
             if not 0 <= operand < len(kinds):
-                raise PlanError(f"{name}.{field}: register {operand} is not written before (expected below {len(kinds)})")
+                raise PlanError(f"{name}.{field}: register {operand} is not written yet (expected below {len(kinds)})")
             actual = chr(kinds[operand])
             types.append(actual)
             if kind not in ("*", actual):
@@ -346,7 +347,7 @@ cdef int raise_failure(int status, int position, int opcode, int64_t a, int64_t 
     else:
         operands = f"{a}, {b}"
     if status == CHECKED_OVERFLOW:
-        raise SizeOverflowError(f"a size of this shape does not fit 64 bits: {name}({operands}), instruction {position}")
+        raise SizeOverflowError(f"a size of this shape overflows 64 bits: {name}({operands}), instruction {position}")
     if status == CHECKED_ZERO:
         raise ShapeError(f"this shape divides a size by zero: {name}({operands}), instruction {position}")
     if opcode == OP_EXACTDIV:

@@ -105,9 +105,7 @@ def verify(
         raise PlanError(f"{faults[0].kind}: {faults[0].message} ({len(faults)} faults in all)")
 
 
-def _faults_of_one(
-    i: int, offset: int, size: int, peak: int, alignment: int, pinned: Mapping[int, int]
-) -> list[Fault]:
+def _faults_of_one(i: int, offset: int, size: int, peak: int, alignment: int, pinned: Mapping[int, int]) -> list[Fault]:
     faults = []
     if offset < 0 or (size > 0 and offset + size > peak):
         message = f"buffer {i} of {size} bytes at offset {offset} is outside of {peak} bytes"
@@ -117,7 +115,8 @@ def _faults_of_one(
             message = f"buffer {i} is at offset {offset}, but pinned at {pinned[i]}"
             faults.append(Fault(FaultKind.MOVED, (i,), message))
     elif offset % _alignment_for(size, alignment):
-        message = f"buffer {i} of {size} bytes is at offset {offset}, expected a multiple of {_alignment_for(size, alignment)}"
+        expected = _alignment_for(size, alignment)
+        message = f"buffer {i} of {size} bytes is at offset {offset}, expected a multiple of {expected}"
         faults.append(Fault(FaultKind.MISALIGNED, (i,), message))
     return faults
 

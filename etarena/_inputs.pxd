@@ -3,8 +3,9 @@
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
-from etarena._binding cimport ShapeBinder
+from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._tensors cimport DLTensor
+from etarena.allocator.arena cimport Arena
 
 
 cdef class InputReader:
@@ -15,14 +16,18 @@ cdef class InputReader:
     cdef vector[DLTensor] views         # one an input, of the call in progress
     cdef vector[int64_t] key            # sizes of all inputs, one after another, and int symbols
     cdef list held                      # tensors whose memory the views point into
-    cdef list write_backs               # (caller's tensor, dense copy, dim order, name) of mutated inputs that were copied
+    cdef list unreadable                # (position, tensor, cause) of inputs that must be copied
+    cdef list write_backs               # (caller's tensor, dense copy, name) of mutated inputs that were copied
     cdef list copies                    # ledger entries
 
     cdef int read(self, object inputs) except -1
     cdef int read_tensor(self, object entry, object value) except -1
     cdef int read_number(self, object entry, object value) except -1
     cdef object copy_cause(self, object entry, object tensor)
-    cdef int replace_by_dense(self, object entry, object tensor, str cause) except -1
+    cdef int copy_unreadable(self, BoundShape bound, Arena arena) except -1
+    cdef int replace_by_dense(
+        self, int position, object tensor, str cause, BoundShape bound, Arena arena
+    ) except -1
     cdef int write_back(self) except -1
     cdef void forget(self) noexcept
     cdef void* address(self, int position) noexcept

@@ -5,9 +5,23 @@ A tensor is copied only where the runtime could not read it: another layout than
 multiple of the item's size, or an end at the edge of mapped memory when delegates read past it. Every copy is counted.
 """
 
-from libc.stdint cimport int64_t, uint8_t
-from etarena._binding cimport ShapeBinder
-from etarena._tensors cimport DLTensor, as_torch_tensor, dtype_code, has_layout, read_tensor, readable_behind
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.vector cimport vector
+
+from etarena._binding cimport BoundShape, ShapeBinder
+from etarena._tensors cimport (
+    DLTensor,
+    HeapShare,
+    as_torch_tensor,
+    drop_share,
+    dtype_code,
+    has_layout,
+    new_share,
+    read_tensor,
+    readable_behind,
+    share_tensor,
+)
+from etarena.allocator.arena cimport Arena
 
 from .allocator.errors import InputError, InputTypeError
 from .allocator.plan import Scalar
@@ -49,7 +63,7 @@ cdef class InputReader:
         self.forget()
 
     cdef void forget(self) noexcept:
-        self.held, self.write_backs, self.copies = [], [], []
+        self.held, self.unreadable, self.write_backs, self.copies = [], [], [], []
 
     cdef void* address(self, int position) noexcept:
         return <char*> self.views[position].data + self.views[position].byte_offset
@@ -94,7 +108,14 @@ cdef class InputReader:
         self.held.append(tensor)
         cause = self.copy_cause(entry, tensor)
         if cause is not None:
-            self.replace_by_dense(entry, tensor, cause)
+            self.unreadable.append((self.position, tensor, cause))
+        return 0
+
+    cdef int copy_unreadable(self, BoundShape bound, Arena arena) except -1:
+        """Copy what cannot be read in place. Only now, when the plan has shown that the shapes are legal."""
+        for position, tensor, cause in self.unreadable:
+            self.replace_by_dense(position, tensor, cause, bound, arena)
+        self.unreadable = []
         return 0
 
     cdef object copy_cause(self, object entry, object tensor):
@@ -113,21 +134,34 @@ cdef class InputReader:
             return f"input {entry.name!r} ends at the edge of mapped memory, which a delegate reads past"
         return None
 
-    cdef int replace_by_dense(self, object entry, object tensor, str cause) except -1:
-        """Read a copy in the model's dim order instead, with room behind it."""
-        import torch
-
-        start, rank = self.binder.start[entry.value], self.binder.rank[entry.value]
-        order = [self.binder.dim_orders[start + d] for d in range(rank)]
+    cdef int replace_by_dense(
+        self, int position, object tensor, str cause, BoundShape bound, Arena arena
+    ) except -1:
+        """Read a copy in the model's dim order instead; heap blocks of the arena are readable past their end."""
+        cdef int slot = self.binder.input_values[position]
+        cdef int start = self.binder.start[slot], rank = self.binder.rank[slot]
+        cdef vector[int32_t] strides
+        cdef int32_t step = 1
+        cdef int i
+        cdef HeapShare* share
+        entry = self.section.inputs[position]
         self.copies.append(allow_copy(cause, tensor.nbytes))
-        permuted = tensor.detach().permute(order)
-        dense = torch.empty(tensor.numel() + READ_AHEAD, dtype=tensor.dtype)[: tensor.numel()].view(permuted.shape)
-        dense.copy_(permuted)
-        replacement = dense.permute(sorted(range(rank), key=order.__getitem__))
-        self.held.append(replacement)
-        read_tensor(replacement, entry.name, &self.views[self.position])
+        strides.resize(max(rank, 1))
+        for i in range(rank - 1, -1, -1):
+            strides[self.binder.dim_orders[start + i]] = step
+            step *= max(bound.sizes[start + self.binder.dim_orders[start + i]], 1)
+        share = new_share(arena, <size_t> bound.nbytes[slot])
+        try:
+            dense = share_tensor(
+                share, share.address, self.binder.dtypes[slot], rank, bound.sizes.data() + start, strides.data()
+            )
+        finally:
+            drop_share(share)   # the tensor holds it now
+        dense.copy_(tensor.detach())
+        self.held.append(dense)
+        read_tensor(dense, entry.name, &self.views[position])
         if entry.mutated:
-            self.write_backs.append((tensor, dense, order, entry.name))
+            self.write_backs.append((tensor, dense, entry.name))
         return 0
 
     cdef int read_number(self, object entry, object value) except -1:
@@ -150,9 +184,9 @@ cdef class InputReader:
 
     cdef int write_back(self) except -1:
         """Bring what the method wrote into copies back into the caller's tensors."""
-        for tensor, dense, order, name in self.write_backs:
+        for tensor, dense, name in self.write_backs:
             self.copies.append(allow_copy(f"the method's writes to input {name!r} go back into its own layout", dense.nbytes))
-            tensor.detach().permute(order).copy_(dense)
+            tensor.detach().copy_(dense)
         return 0
 
 

@@ -128,6 +128,7 @@ cdef class PlannedMethod:
             self.writer.check(outputs)
             bound = self.choose_plan()
             self.arena.ensure_activations_nogil(<size_t> bound.peak)
+            self.reader.copy_unreadable(bound, self.arena)
             if bound is not self.current:
                 self.rebind(bound)
             self.point_inputs()

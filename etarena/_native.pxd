@@ -12,7 +12,7 @@ cdef extern from "runtime_guard.h" namespace "etarena" nogil:
         uint32_t code
         cbool aborted
         string log
-    void install_runtime_guard() noexcept
+    void start_runtime "executorch::runtime::runtime_init"() noexcept
 
 cdef extern from "plan_backend.h" namespace "etarena" nogil:
     cdef cppclass PlanPayload:

@@ -13,8 +13,8 @@ from etarena._native cimport (
     MethodHandle,
     PlanPayload,
     ProgramHandle,
-    install_runtime_guard,
     register_plan_backend,
+    start_runtime,
 )
 
 from .allocator.errors import PlanError
@@ -27,7 +27,7 @@ cdef enum:
     TAG_INT = 4
     TAG_BOOL = 5
 
-install_runtime_guard()
+start_runtime()
 if not register_plan_backend():
     raise ImportError("ExecuTorch refused the backend EtarenaPlan: is another copy of etarena loaded?")
 

@@ -10,7 +10,12 @@ check() {
     shift
     if "$@"; then printf 'ok      %s\n' "$name"; else printf 'FAILED  %s\n' "$name"; failed+=("$name"); fi
 }
-tracked() { git ls-files --cached --others --exclude-standard -- "$@" | while read -r path; do [ ! -f "$path" ] || printf '%s\n' "$path"; done; }
+# Files of the repository that match, without those deleted but not yet committed.
+tracked() {
+    git ls-files --cached --others --exclude-standard -- "$@" | while read -r path; do
+        [ ! -f "$path" ] || printf '%s\n' "$path"
+    done
+}
 
 mapfile -t cython < <(tracked '*.pyx' '*.pxd')
 mapfile -t native < <(tracked '*.h')
@@ -31,7 +36,8 @@ check "ruff format" ruff format --quiet --check .
 [ ${#cython[@]} -eq 0 ] || check "cython-lint" cython-lint "${cython[@]}"
 [ ${#native[@]} -eq 0 ] || check "clang-format" clang-format --dry-run -Werror "${native[@]}"
 check "mypy" mypy --no-error-summary
-[ ${#compiled[@]} -eq 0 ] || check "stubtest" env MYPYPATH=build/cimport stubtest --concise --ignore-missing-stub "${compiled[@]}"
+[ ${#compiled[@]} -eq 0 ] || check "stubtest" env MYPYPATH=build/cimport stubtest --concise --ignore-missing-stub \
+    --mypy-config-file pyproject.toml "${compiled[@]}"
 check "codespell" codespell
 check "shellcheck" shellcheck "${shell[@]}"
 

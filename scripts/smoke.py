@@ -1,5 +1,6 @@
 """Export and run one model with an installed etarena: ``python smoke.py [FOLDER it must be installed in]``."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ def main() -> None:
     installed = Path(etarena.__file__).resolve()
     if len(sys.argv) > 1 and not installed.is_relative_to(Path(sys.argv[1]).resolve()):
         sys.exit(f"{installed} is not the installed package")
+    logging.disable(logging.WARNING)  # what importing executorch says about itself
     import torch
 
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).eval()

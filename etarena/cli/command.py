@@ -16,10 +16,11 @@ from .failure import explain
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found out: plain data for programs, and how to show it to a person."""
+    """What a command found out: plain data for programs, how to show it to a person, and what is wrong with it."""
 
     data: dict[str, Any]
     show: Callable[[Console], None]
+    failed: str = ""
 
 
 class Command(click.Command):
@@ -53,6 +54,9 @@ class Command(click.Command):
             click.echo(json.dumps(answer.data, indent=2))
         else:
             answer.show(_stdout_console())
+        if answer.failed:
+            click.echo(f"error: {answer.failed}", err=True)
+            ctx.exit(1)
 
 
 def _stdout_console() -> Console:

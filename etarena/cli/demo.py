@@ -13,9 +13,12 @@ from .command import Answer, Command
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("out/demo"),
     show_default=True,
-    help="Folder for the pictures and the report.",
+    help="Folder for the programs, the pictures and the figures.",
 )
-@click.option("--quick", is_flag=True, help="Fewer sizes: under a minute.")
+@click.option("--quick", is_flag=True, help="Only the models that export in seconds, at their smaller sizes.")
 def demo(out: Path, quick: bool) -> Answer:
-    """Run real models at many sizes, compare them with eager PyTorch, and draw their memory."""
-    raise NotImplementedError
+    """Run real models at many sizes, compare them with eager PyTorch and stock ExecuTorch, and draw their memory."""
+    from ..demo.main import run
+
+    result = run(out, quick)
+    return Answer(result.data(), result.show, failed="; ".join(result.failures))

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from ..report.units import bytes_text
 from .command import Answer, Command, step
 from .describe import describe_method, print_method
 from .dynamic import FORMS, dynamic_shapes
 from .source import Source, load_source
-from .units import bytes_text
 
 if TYPE_CHECKING:
     from ..allocator.plan import Method

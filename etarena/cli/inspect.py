@@ -1,5 +1,6 @@
 """``etarena inspect``: what a .pte file takes, gives and needs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,14 @@ from rich.console import Console
 from rich.table import Table
 
 from ..dtypes import dtype_name
+from ..report.units import bytes_text
 from .command import Answer, Command, step
 from .describe import describe_method, print_method
 from .inputs import plan_shapes
-from .units import SHAPE, bytes_text, shape_text
+from .units import SHAPE, shape_text
 
 LARGEST_SHOWN = 10
+PICTURES = (".png", ".svg", ".html")
 
 
 @click.command(cls=Command)
@@ -26,14 +29,14 @@ LARGEST_SHOWN = 10
     "--map",
     "picture",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Draw the plan for the given shapes, time x address, to a .png or .html file.",
+    help="Draw the plan for the given shapes, time x address, to a .png, .svg or .html file.",
 )
 def inspect(model: Path, name: str | None, shapes: tuple[tuple[int, ...], ...], picture: Path | None) -> Answer:
     """Show the inputs, symbols, state, delegates and, for given shapes, the memory plan of MODEL."""
     if picture is not None and not shapes:
         raise click.UsageError("--map draws the plan for given shapes: add --shape for each tensor input")
-    if picture is not None and picture.suffix not in (".png", ".html"):
-        raise click.UsageError(f"--map writes .png or .html, not {picture.name!r}")
+    if picture is not None and picture.suffix not in PICTURES:
+        raise click.UsageError(f"--map writes {', '.join(PICTURES)}, not {picture.name!r}")
     import etarena
 
     with step(f"Loading {model}"):
@@ -49,7 +52,7 @@ def inspect(model: Path, name: str | None, shapes: tuple[tuple[int, ...], ...], 
         plan = _plan(next(iter(methods.values())), shapes)
         data["plan"] = describe_plan(plan)
         if picture is not None:
-            data["map"] = str(_draw(plan, picture))
+            data["map"] = str(_draw(model, plan, picture))
     return Answer(data, lambda console: _show(console, data))
 
 
@@ -87,12 +90,19 @@ def describe_plan(plan: Any) -> dict[str, Any]:
     }
 
 
-def _draw(plan: Any, picture: Path) -> Path:
-    from .. import report
+def _draw(model: Path, plan: Any, picture: Path) -> Path:
+    from ..report.drawing import draw
+    from ..report.entries import MapEntry
+    from ..report.page import write_page
 
+    entry = MapEntry(f"{model.name}, {plan.method}", _shapes_text(plan.shapes), plan)
     with step(f"Drawing {picture}"):
-        (report.write_png if picture.suffix == ".png" else report.write_html)(plan, picture)
+        (write_page if picture.suffix == ".html" else draw)(picture, [entry])
     return picture
+
+
+def _shapes_text(shapes: Sequence[Any]) -> str:
+    return ", ".join(str(shape) if isinstance(shape, int) else shape_text(shape) for shape in shapes)
 
 
 def _show(console: Console, data: dict[str, Any]) -> None:
@@ -109,11 +119,10 @@ def _show(console: Console, data: dict[str, Any]) -> None:
 
 
 def _show_plan(console: Console, plan: dict[str, Any]) -> None:
-    shapes = ", ".join(str(shape) if isinstance(shape, int) else shape_text(shape) for shape in plan["shapes"])
     ratio = plan["peak"] / plan["lower_bound"] if plan["lower_bound"] else 1.0
     console.print(
-        f"plan for {shapes}: {bytes_text(plan['peak'])} of arena for {len(plan['buffers'])} buffers, "
-        f"{ratio:.3f} x the lower bound of {bytes_text(plan['lower_bound'])}"
+        f"plan for {_shapes_text(plan['shapes'])}: {bytes_text(plan['peak'])} of arena "
+        f"for {len(plan['buffers'])} buffers, {ratio:.3f} x the lower bound of {bytes_text(plan['lower_bound'])}"
     )
     largest = sorted(plan["buffers"], key=lambda buffer: -buffer["nbytes"])[:LARGEST_SHOWN]
     table = Table(box=None, padding=(0, 2, 0, 2), title_justify="left", title=f"{len(largest)} largest buffers")

@@ -9,9 +9,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from ..report.units import bytes_text
 from .command import Answer, Command, step
 from .inputs import make_inputs
-from .units import SHAPE, bytes_text, shape_text, time_text
+from .units import SHAPE, shape_text, time_text
 
 
 @click.command(cls=Command)

@@ -1,18 +1,8 @@
-"""Numbers as people read and write them: bytes, nanoseconds, tensor shapes."""
+"""Numbers as people read and write them: durations and tensor shapes."""
 
 import re
 
 import click
-
-
-def bytes_text(count: int) -> str:
-    """Return a byte count with a decimal unit and three significant digits, e.g. ``1.06 GB``."""
-    if count < 1000:
-        return f"{count} B"
-    value, units = count / 1000, ["kB", "MB", "GB", "TB", "PB", "EB"]
-    while value >= 999.5 and len(units) > 1:
-        value, units = value / 1000, units[1:]
-    return f"{value:.3g} {units[0]}"
 
 
 def time_text(nanoseconds: float) -> str:

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <mutex>
 #include <string>
 
 namespace etarena {
@@ -49,20 +50,28 @@ inline void unwind_instead_of_abort() {
   throw RuntimeAborted();
 }
 
-// Installs both hooks once, keeping the platform functions that were there for calls that are not ours.
+// Puts both hooks in place, keeping the platform functions that were there for calls that are not ours. Called before
+// every guarded call, because ExecuTorch's Python bindings install theirs when they are imported, at any time. The table
+// is written in place: register_pal would print an error message the second time.
 inline void install_runtime_guard() {
-  static const bool installed = [] {
-    executorch::runtime::pal_init();
-    previous_platform() = *executorch::runtime::get_pal_impl();
-    return executorch::runtime::register_pal(executorch::runtime::PalImpl::create(
-        nullptr, unwind_instead_of_abort, nullptr, nullptr, collect_message, nullptr, nullptr, __FILE__));
-  }();
-  (void)installed;
+  auto* const platform = const_cast<executorch::runtime::PalImpl*>(executorch::runtime::get_pal_impl());
+  if (platform->emit_log_message == collect_message && platform->abort == unwind_instead_of_abort) return;
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (platform->emit_log_message != collect_message) {
+    previous_platform().emit_log_message = platform->emit_log_message;
+    platform->emit_log_message = collect_message;
+  }
+  if (platform->abort != unwind_instead_of_abort) {
+    previous_platform().abort = platform->abort;
+    platform->abort = unwind_instead_of_abort;
+  }
 }
 
 // Runs `call`, which returns an ExecuTorch Error, and fills `failure`. Nothing is thrown.
 template <typename Call>
 bool guarded(Failure* failure, Call&& call) noexcept {
+  install_runtime_guard();
   Failure* const outer = current_call;
   *failure = Failure();
   current_call = failure;

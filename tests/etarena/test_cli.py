@@ -4,12 +4,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 import etarena
 from etarena.cli import cli
@@ -264,19 +266,19 @@ def test_inspect_lists_state(exported: Callable[..., Path]) -> None:
     assert method["state"] == [{"name": "total", "dtype": "float32", "shape": ["2"]}]
 
 
-@pytest.mark.parametrize("suffix", ["png", "html"])
-def test_inspect_draws_a_map(exported: Callable[..., Path], tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("html", b"<!")])
+def test_inspect_draws_a_map(exported: Callable[..., Path], tmp_path: Path, suffix: str, start: bytes) -> None:
     picture = tmp_path / f"map.{suffix}"
     data = answer("inspect", exported("perceptron"), "--shape", "100x4", "--map", picture)
     assert data["map"] == str(picture)
-    assert picture.read_bytes().startswith(b"\x89PNG" if suffix == "png" else b"<!")
+    assert picture.read_bytes().startswith(start)
 
 
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
         (["--map", "map.png"], 2, "add --shape"),
-        (["--shape", "3x4", "--map", "map.gif"], 2, ".png or .html"),
+        (["--shape", "3x4", "--map", "map.gif"], 2, ".png, .svg, .html"),
         (["--shape", "3xx4"], 2, "is not a shape"),
         (["--shape", "3x4", "--shape", "3x4"], 2, "2 --shape given; inputs that need one"),
         (["--method", "backward"], 1, "backward"),
@@ -349,6 +351,44 @@ def test_run_refuses(exported: Callable[..., Path], options: list, code: int, sa
 def test_run_refuses_an_array_of_objects(exported: Callable[..., Path], tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.array([{}], dtype=object), allow_pickle=True)
     assert "x.npy" in failure("run", exported("perceptron"), "--input", tmp_path / "x.npy")
+
+
+# demo
+
+
+@dataclass
+class FakeDemo:
+    """A demo that did nothing: the real one takes minutes."""
+
+    failures: list[str]
+
+    def data(self) -> dict:
+        return {"failures": self.failures}
+
+    def show(self, console: Console) -> None:
+        console.print("a table")
+
+
+@pytest.mark.parametrize("failures", [[], ["arena too large", "error too large"]])
+def test_demo_fails_when_a_figure_is_out_of_bounds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failures: list[str]
+) -> None:
+    calls = []
+
+    def run(out: Path, quick: bool) -> FakeDemo:
+        calls.append((out, quick))
+        return FakeDemo(failures)
+
+    monkeypatch.setattr("etarena.demo.main.run", run)
+    for options, printed in (
+        ([], "a table\n"),
+        (["--quick", "--json"], json.dumps({"failures": failures}, indent=2) + "\n"),
+    ):
+        result = etarena_command("demo", "--out", tmp_path, *options)
+        assert result.stdout == printed
+        assert result.stderr == ("error: arena too large; error too large\n" if failures else "")
+        assert result.exit_code == (1 if failures else 0)
+    assert calls == [(tmp_path, False), (tmp_path, True)]
 
 
 # failures

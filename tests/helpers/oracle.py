@@ -20,7 +20,7 @@ def relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
     if expected.numel() == 0:
         return 0.0
     kind = torch.complex128 if expected.dtype.is_complex else torch.float64
-    a, b = actual.to(kind), expected.to(kind)
+    a, b = actual.detach().to(kind), expected.detach().to(kind)
     same = (a == b) | (a.isnan() & b.isnan())
     difference = torch.where(same, torch.zeros((), dtype=kind), a - b).abs().max()
     finite = b.abs()[torch.isfinite(b)]

@@ -1,0 +1,55 @@
+"""What an arena says when it refuses: what was asked, what there is, and what to change."""
+
+from typing import TYPE_CHECKING
+
+from .errors import ArenaFullError, Error
+
+if TYPE_CHECKING:
+    from .arena import Arena
+
+__all__ = ["activations_full", "foreign", "heap_full", "nested", "refused"]
+
+
+def activations_full(arena: "Arena", nbytes: int, limit: int) -> ArenaFullError:
+    """Say that a plan is larger than the activation region can grow to."""
+    return ArenaFullError(
+        f"arena {arena.name!r}: the activations need {nbytes} bytes, but the activation region can only grow to "
+        f"{limit}; create the Arena with activation_reserve={nbytes} or more"
+    )
+
+
+def heap_full(arena: "Arena", nbytes: int, alignment: int, limit: int, scattered: int) -> ArenaFullError:
+    """Say that no free range of the heap is large enough."""
+    stats = arena.stats
+    return ArenaFullError(
+        f"arena {arena.name!r}: no room for a heap block of {nbytes} bytes (alignment {alignment}): "
+        f"{limit - stats.heap_extent} bytes are free in one piece at the end and {scattered} in "
+        f"{stats.heap_free_ranges} pieces, {stats.heap_live} are in use; drop blocks, or create the Arena with a "
+        f"reserve larger than {arena.reserve}"
+    )
+
+
+def refused(arena: "Arena", nbytes: int) -> ArenaFullError:
+    """Say that the system does not grant the memory behind the address space."""
+    stats = arena.stats
+    return ArenaFullError(
+        f"arena {arena.name!r}: the system does not grant memory for {nbytes} more bytes "
+        f"({stats.activation_committed + stats.heap_committed} are in use); free memory, call trim(), or raise the "
+        "memory limit of the process"
+    )
+
+
+def foreign(arena: "Arena", address: int) -> Error:
+    """Say that an address is no live block."""
+    return Error(
+        f"arena {arena.name!r}: 0x{address:x} is not the start of a live block: it was freed before, or it is not from "
+        "this arena"
+    )
+
+
+def nested(arena: "Arena") -> Error:
+    """Say that a thread asked for a turn that it has already."""
+    return Error(
+        f"arena {arena.name!r}: this thread is inside a method that uses the activation region; run, trim or close "
+        "after it has returned, or give the inner method an arena of its own"
+    )

@@ -1,0 +1,5 @@
+from typing import Any
+
+import torch
+
+def torch_view(value: Any, name: str) -> tuple[torch.Tensor, int]: ...
