@@ -5,6 +5,7 @@ their own.
 """
 
 from . import errors
+from . import fork as fork  # registers what must happen when a process is copied
 from .arena import Arena, Block, Turn
 from .arena_stats import ArenaStats
 from .errors import *  # noqa: F403 - errors.__all__ is the list

@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t
 
 from .heap cimport Heap
+from .pages cimport Region
 
 
 cdef class Arena:
@@ -9,11 +10,11 @@ cdef class Arena:
     cdef char* base_address                 # never moves; NULL once closed
     cdef readonly size_t reserve            # bytes of address space from base_address
     cdef readonly size_t activation_reserve  # bytes of it that form the activation region; the heap lies above
-    cdef size_t activation_committed        # readable and writable bytes from base_address, slack included
-    cdef size_t heap_committed              # the same from base_address + activation_reserve
+    cdef Region activations
+    cdef Region heap_pages
     cdef bint closed
     cdef Heap heap
-    cdef void* lock                         # guards heap and the committed sizes; the GIL is never taken inside
+    cdef void* lock                         # guards heap and regions; the GIL is never taken inside
     cdef void* turn_lock                    # held while a method uses the activation region
 
     # Commits at least nbytes from base_address plus a page of readable slack; never shrinks. ArenaFullError.
@@ -28,8 +29,6 @@ cdef class Arena:
     cdef int enter(self) except -1
     cdef void leave(self) noexcept
 
-    cdef char* heap_base(self) noexcept nogil
-    cdef int commit_heap(self, size_t nbytes) noexcept nogil
     cdef int32_t find_block(self, void* address) noexcept nogil
     cdef void drop_pages(self) noexcept nogil
     cdef void fill_unused(self, int byte) noexcept nogil

@@ -11,38 +11,23 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport EBUSY, errno
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.string cimport memset
-from posix.mman cimport (
-    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE, madvise,
-    mmap, mprotect, munmap,
-)
-from posix.unistd cimport _SC_PAGESIZE, sysconf
 
-from .heap cimport HEAP_NO_METADATA, Heap
+from .heap cimport HEAP_NO_METADATA, Heap, Range
 from .mutex cimport mutex_delete, mutex_lock, mutex_new, mutex_trylock, mutex_unlock
+from .pages cimport PAGE, new_region, reserve_pages, round_to_pages, unreserve_pages
 
 import os
 import weakref
 
 from . import arena_errors
 from .arena_stats import ArenaStats
-from .errors import ArenaFullError, Error
+from .errors import Error
 
 __all__ = ["Arena", "Block", "Turn"]
 
-cdef size_t PAGE = sysconf(_SC_PAGESIZE)
-cdef size_t CHUNK = 2 << 20             # regions grow in steps of this, so that growth is rare
 cdef size_t LARGEST_RESERVE = <size_t>1 << 47
 
 arenas = weakref.WeakSet()              # all of them, for fork
-
-
-cdef inline size_t round_up(size_t value, size_t step) noexcept nogil:
-    return (value + step - 1) // step * step
-
-
-cdef inline bint give_back(char* start, size_t nbytes) noexcept nogil:
-    """Drop the pages and make them inaccessible."""
-    return nbytes == 0 or (madvise(start, nbytes, MADV_DONTNEED) == 0 and mprotect(start, nbytes, PROT_NONE) == 0)
 
 
 @cython.no_gc_clear                     # a block freed by the cycle collector still needs the heap
@@ -82,32 +67,26 @@ cdef class Arena:
         if activation_reserve is None:
             activation_reserve = reserve // 2
         if not 0 < activation_reserve < reserve <= LARGEST_RESERVE:
-            raise ValueError(
-                f"arena {name!r}: reserve={reserve} and activation_reserve={activation_reserve} bytes leave no room "
-                f"for activations and heap (expected 0 < activation_reserve < reserve <= {LARGEST_RESERVE})"
-            )
+            raise arena_errors.no_room(name, reserve, activation_reserve, LARGEST_RESERVE)
         self.name = name
-        self.activation_reserve = round_up(<size_t>activation_reserve, PAGE) + PAGE
-        self.reserve = self.activation_reserve + round_up(<size_t>(reserve - activation_reserve), PAGE) + PAGE
+        self.activation_reserve = round_to_pages(activation_reserve) + PAGE
+        self.reserve = self.activation_reserve + round_to_pages(reserve - activation_reserve) + PAGE
         self.lock = mutex_new()
         self.turn_lock = mutex_new()
         if self.lock is NULL or self.turn_lock is NULL:
             raise MemoryError()
-        cdef void* address = mmap(NULL, self.reserve, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-        if address == MAP_FAILED:
-            raise ArenaFullError(
-                f"arena {name!r}: the system does not grant {self.reserve} bytes of address space "
-                f"({os.strerror(errno)}); create the Arena with a smaller reserve"
-            )
-        self.base_address = <char*>address
-        self.heap = Heap(
-            self.reserve - self.activation_reserve - PAGE, <uintptr_t>self.base_address + self.activation_reserve
-        )
+        self.base_address = reserve_pages(self.reserve)
+        if self.base_address is NULL:
+            raise arena_errors.no_address_space(self, os.strerror(errno))
+        cdef size_t heap_reserve = self.reserve - self.activation_reserve
+        self.activations = new_region(self.base_address, self.activation_reserve)
+        self.heap_pages = new_region(self.base_address + self.activation_reserve, heap_reserve)
+        self.heap = Heap(heap_reserve - PAGE, <uintptr_t>self.heap_pages.start)
         arenas.add(self)
 
     def __dealloc__(self):
         if self.base_address is not NULL:
-            munmap(self.base_address, self.reserve)
+            unreserve_pages(self.base_address, self.reserve)
         mutex_delete(self.lock)
         mutex_delete(self.turn_lock)
 
@@ -138,7 +117,7 @@ cdef class Arena:
         cdef int64_t free_bytes = self.heap.free_bytes
         cdef int64_t largest = self.heap.largest_free()
         cdef int64_t[9] counts = [
-            <int64_t>self.activation_committed, <int64_t>self.heap_committed, self.heap.live, self.heap.peak,
+            <int64_t>self.activations.committed, <int64_t>self.heap_pages.committed, self.heap.live, self.heap.peak,
             self.heap.top, self.heap.n_live, self.heap.n_free, self.heap.allocations, self.heap.frees,
         ]
         mutex_unlock(self.lock)
@@ -179,10 +158,9 @@ cdef class Arena:
         cdef size_t size = self.count_bytes(nbytes)
         if not 0 < alignment < 1 << 62:
             raise ValueError(f"alignment {alignment} is no power of two that an arena can provide")
-        cdef size_t power = alignment
         cdef Block block = Block.__new__(Block)
         block.arena = self
-        block.start = <char*>self.heap_alloc(size, power)
+        block.start = <char*>self.heap_alloc(size, alignment)
         block.length = size
         return block
 
@@ -239,24 +217,17 @@ cdef class Arena:
         if nbytes < 0:
             raise ValueError(f"arena {self.name!r}: a size of {nbytes} bytes is negative")
         if nbytes > LARGEST_RESERVE:
-            raise ArenaFullError(
-                f"arena {self.name!r}: {nbytes} bytes are more than any address space, {self.reserve} are reserved"
-            )
+            raise arena_errors.too_large(self, nbytes)
         return nbytes
 
     cdef int ensure_activations_nogil(self, size_t nbytes) except -1 nogil:
-        cdef size_t wanted
-        cdef bint granted = True
+        cdef bint granted
         if self.closed:
             raise_closed(self)
         if nbytes > self.activation_reserve - PAGE:
             raise_activations_full(self, nbytes)
         mutex_lock(self.lock)
-        if nbytes + PAGE > self.activation_committed:
-            wanted = min(round_up(nbytes + PAGE, CHUNK), self.activation_reserve)
-            granted = mprotect(self.base_address, wanted, PROT_READ | PROT_WRITE) == 0
-            if granted:
-                self.activation_committed = wanted
+        granted = self.activations.commit(nbytes)
         mutex_unlock(self.lock)
         if not granted:
             raise_refused(self, nbytes)
@@ -272,7 +243,7 @@ cdef class Arena:
             raise_heap_full(self, nbytes, alignment)
         mutex_lock(self.lock)
         offset = self.heap.alloc(nbytes, alignment)
-        if offset >= 0 and not self.commit_heap(self.heap.top):
+        if offset >= 0 and not self.heap_pages.commit(self.heap.top):
             self.heap.free(self.heap.find(offset))
             mutex_unlock(self.lock)
             raise_refused(self, nbytes)
@@ -282,7 +253,7 @@ cdef class Arena:
                 raise MemoryError()
         if offset < 0:
             raise_heap_full(self, nbytes, alignment)
-        return self.heap_base() + offset
+        return self.heap_pages.start + offset
 
     cdef int heap_free(self, void* address) except -1 nogil:
         cdef int32_t index
@@ -323,64 +294,46 @@ cdef class Arena:
     cdef void leave(self) noexcept:
         mutex_unlock(self.turn_lock)
 
-    cdef char* heap_base(self) noexcept nogil:
-        return self.base_address + self.activation_reserve
-
-    cdef int commit_heap(self, size_t nbytes) noexcept nogil:
-        """Make the heap usable up to `nbytes` and a page of slack; gives whether the system grants it. Lock held."""
-        cdef size_t wanted
-        if nbytes + PAGE <= self.heap_committed:
-            return True
-        wanted = min(round_up(nbytes + PAGE, CHUNK), self.reserve - self.activation_reserve)
-        if mprotect(self.heap_base(), wanted, PROT_READ | PROT_WRITE) != 0:
-            return False
-        self.heap_committed = wanted
-        return True
-
     cdef int32_t find_block(self, void* address) noexcept nogil:
         """The live range that starts at an address, or -1. Lock held."""
-        cdef char* start = self.heap_base()
+        cdef char* start = self.heap_pages.start
         if self.base_address is NULL or <char*>address < start or <char*>address >= start + self.heap.top:
             return -1
         return self.heap.find(<char*>address - start)
 
     cdef void drop_pages(self) noexcept nogil:
-        cdef size_t keep
         cdef int32_t index
-        cdef char* start
-        cdef char* end
+        cdef Range* range
         mutex_lock(self.lock)
-        if give_back(self.base_address, self.activation_committed):
-            self.activation_committed = 0
-        keep = round_up(<size_t>self.heap.top + PAGE, PAGE) if self.heap.top > 0 else 0
-        if keep < self.heap_committed and give_back(self.heap_base() + keep, self.heap_committed - keep):
-            self.heap_committed = keep
+        self.activations.shrink(0)
+        self.heap_pages.shrink(self.heap.top)
         index = self.heap.lowest
         while index >= 0:
-            if self.heap.ranges[index].requested < 0:
-                start = self.heap_base() + round_up(self.heap.ranges[index].offset, PAGE)
-                end = self.heap_base() + (self.heap.ranges[index].offset + self.heap.ranges[index].size) // PAGE * PAGE
-                if end > start:
-                    madvise(start, end - start, MADV_DONTNEED)
-            index = self.heap.ranges[index].after
+            range = &self.heap.ranges[index]
+            if range.requested < 0:
+                self.heap_pages.renew(range.offset, range.offset + range.size)
+            index = range.after
         mutex_unlock(self.lock)
 
     cdef void fill_unused(self, int byte) noexcept nogil:
         cdef int32_t index
+        cdef Range* range
+        cdef char* heap = self.heap_pages.start
         mutex_lock(self.lock)
-        memset(self.base_address, byte, self.activation_committed)
+        memset(self.base_address, byte, self.activations.committed)
         index = self.heap.lowest
         while index >= 0:
-            if self.heap.ranges[index].requested < 0:
-                memset(self.heap_base() + self.heap.ranges[index].offset, byte, self.heap.ranges[index].size)
-            index = self.heap.ranges[index].after
-        memset(self.heap_base() + self.heap.top, byte, self.heap_committed - self.heap.top)
+            range = &self.heap.ranges[index]
+            if range.requested < 0:
+                memset(heap + range.offset, byte, range.size)
+            index = range.after
+        memset(heap + self.heap.top, byte, self.heap_pages.committed - self.heap.top)
         mutex_unlock(self.lock)
 
     cdef void unmap_if_unused(self) noexcept nogil:
         """Return the address space of a closed arena once no block is left. Lock held."""
         if self.heap.n_live == 0 and self.base_address is not NULL:
-            munmap(self.base_address, self.reserve)
+            unreserve_pages(self.base_address, self.reserve)
             self.base_address = NULL
 
 
@@ -494,27 +447,3 @@ cdef int raise_refused(Arena arena, size_t nbytes) except -1 with gil:
 
 cdef int raise_foreign(Arena arena, void* address) except -1 with gil:
     raise arena_errors.foreign(arena, <uintptr_t>address)
-
-
-def lock_before_fork():
-    """Let no other thread be in the middle of an allocation when the process is copied."""
-    cdef Arena arena
-    for arena in list(arenas):
-        mutex_lock(arena.lock)
-
-
-def unlock_after_fork():
-    cdef Arena arena
-    for arena in list(arenas):
-        mutex_unlock(arena.lock)
-
-
-def renew_locks_in_child():
-    """Only the forking thread lives on in the child, under a new identity, so locks held by any thread are void."""
-    cdef Arena arena
-    for arena in list(arenas):
-        arena.lock = mutex_new()
-        arena.turn_lock = mutex_new()
-
-
-os.register_at_fork(before=lock_before_fork, after_in_parent=unlock_after_fork, after_in_child=renew_locks_in_child)

@@ -7,7 +7,39 @@ from .errors import ArenaFullError, Error
 if TYPE_CHECKING:
     from .arena import Arena
 
-__all__ = ["activations_full", "foreign", "heap_full", "nested", "refused"]
+__all__ = [
+    "activations_full",
+    "foreign",
+    "heap_full",
+    "nested",
+    "no_address_space",
+    "no_room",
+    "refused",
+    "too_large",
+]
+
+
+def no_room(name: str, reserve: int, activation_reserve: int, largest: int) -> ValueError:
+    """Say that the sizes of the regions make no sense."""
+    return ValueError(
+        f"arena {name!r}: reserve={reserve} and activation_reserve={activation_reserve} bytes leave no room for "
+        f"activations and heap (expected 0 < activation_reserve < reserve <= {largest})"
+    )
+
+
+def no_address_space(arena: "Arena", reason: str) -> ArenaFullError:
+    """Say that the system has no such range of addresses."""
+    return ArenaFullError(
+        f"arena {arena.name!r}: the system does not grant {arena.reserve} bytes of address space ({reason}); create "
+        "the Arena with a smaller reserve"
+    )
+
+
+def too_large(arena: "Arena", nbytes: int) -> ArenaFullError:
+    """Say that a size is beyond all reason."""
+    return ArenaFullError(
+        f"arena {arena.name!r}: {nbytes} bytes are more than any address space, {arena.reserve} are reserved"
+    )
 
 
 def activations_full(arena: "Arena", nbytes: int, limit: int) -> ArenaFullError:

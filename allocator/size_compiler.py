@@ -348,7 +348,7 @@ HANDLERS: dict[str, Handler] = {
     "Piecewise": _Compiler.piecewise,
     "ExprCondPair": lambda c, e: c.compile(e.args[0]),
     "Equality": lambda c, e: c.relation(e, Opcode.EQ),
-    "Unequality": lambda c, e: c.relation(e, Opcode.NE),
+    "Unequality": lambda c, e: c.relation(e, Opcode.NE),  # codespell:ignore unequality
     "StrictLessThan": lambda c, e: c.relation(e, Opcode.LT),
     "LessThan": lambda c, e: c.relation(e, Opcode.LE),
     "StrictGreaterThan": lambda c, e: c.relation(e, Opcode.LT, swapped=True),

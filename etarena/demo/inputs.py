@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ..allocator.errors import InputError
+
 __all__ = ["PHOTOGRAPHS", "VOCABULARY", "photograph", "readme_text", "tokenise", "tokens"]
 
 PHOTOGRAPHS = ("china", "flower")
@@ -45,13 +47,13 @@ def photograph(name: str, height: int, width: int) -> Tensor:
 
     Raises
     ------
-    ValueError
+    InputError
         If there is no such photograph or a size is below 1.
     """
     if name not in PHOTOGRAPHS:
-        raise ValueError(f"there is no photograph {name!r}; choose one of {', '.join(PHOTOGRAPHS)}")
+        raise InputError(f"there is no photograph {name!r}; choose one of {', '.join(PHOTOGRAPHS)}")
     if height < 1 or width < 1:
-        raise ValueError(f"a photograph needs at least one pixel a side, not {height} x {width}")
+        raise InputError(f"a photograph needs at least one pixel a side, not {height} x {width}")
     pixels = _original(name)
     variance, mean = torch.var_mean(pixels, dim=(2, 3), keepdim=True)
     pixels = (pixels - mean) / variance.sqrt()
@@ -95,11 +97,11 @@ def tokens(length: int) -> Tensor:
 
     Raises
     ------
-    ValueError
+    InputError
         If `length` is below 1.
     """
     if length < 1:
-        raise ValueError(f"a text needs at least one token, not {length}")
+        raise InputError(f"a text needs at least one token, not {length}")
     ids = tokenise(readme_text())
     repeats = -(-length // len(ids))
     return torch.tensor([(ids * repeats)[:length]])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..export import export
+from ..exporter import export
 from ..program import load
 from .catalogue import make
 from .pictures import write_pictures

@@ -132,20 +132,20 @@ def segformer() -> DemoModel:
 
 
 def bert() -> DemoModel:
-    """BERT, a text encoder (Devlin et al., 2018): four layers of width 128, positions up to 4096."""
+    """BERT, a text encoder (Devlin et al., 2018): the published "tiny" size, two layers of width 128, positions up to 4096."""
     from transformers import BertConfig, BertModel
 
     config = BertConfig(
         vocab_size=VOCABULARY,
         hidden_size=128,
-        num_hidden_layers=4,
+        num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=512,
         max_position_embeddings=4096,
         attn_implementation="eager",
     )
     model = BertModel(config, add_pooling_layer=False)
-    sizes = [(1,), (3,), (17,), (64,), (200,), (511,), (1024,), (2048,), (3000,)]
+    sizes = [(2,), (3,), (17,), (64,), (200,), (511,), (1024,), (2048,), (3000,)]
     return _text("bert", "BERT", model, "last_hidden_state", sizes)
 
 
