@@ -18,7 +18,7 @@ __all__ = ["Lifetimes", "MovedOutputError", "Step", "analyse"]
 
 
 class MovedOutputError(Exception):
-    """An output would point at one of several memories, depending on the branch taken; `value` names it."""
+    """An output would point at one of several memories, depending on the branch taken; `value` is its index."""
 
     def __init__(self, value: int) -> None:
         super().__init__(f"value {value} is an output that a move points at memory which something else still uses")
@@ -203,9 +203,9 @@ def _spread_uses(reaching: list[_Move], storages: _Storages) -> None:
             source |= destination
             changed |= len(source) > size
     for move in reaching:
-        target = storages.root(move.destination)
-        first = min(other.position for other in reaching if storages.root(other.destination) == target)
-        storages.touched[target] = {position for position in storages.touched[target] if position < first}
+        destination = storages.root(move.destination)
+        first = min(other.position for other in reaching if storages.root(other.destination) == destination)
+        storages.touched[destination] = {position for position in storages.touched[destination] if position < first}
 
 
 def _lives(storages: _Storages, n_steps: int, outputs: Collection[int]) -> dict[int, tuple[int, int]]:

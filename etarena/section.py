@@ -1,4 +1,4 @@
-"""The plan section of one emitted method: values, storages, lifetimes, symbols, guards, inputs, outputs, state."""
+"""The plan section of one emitted method: values with storages and lifetimes, symbols, inputs, outputs, state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,6 @@ from torch.export.graph_signature import OutputKind
 from .allocator import plan
 from .allocator.errors import ExportError
 from .capture import Capture
-from .conditions import Condition
 from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
 from .symbols import InputSize, Registers, bind_symbols, name_symbols
@@ -39,12 +38,8 @@ class _Emitted:
 
     def expressions(self, index: int) -> list[Size]:
         """Sizes of a tensor with symbols."""
-        tensor = self.tensors[index]
-        return (
-            self.sizes.tensors.get(self.name(index), list(tensor.sizes))
-            if index not in self.constants
-            else list(tensor.sizes)
-        )
+        numbers = list(self.tensors[index].sizes)
+        return numbers if index in self.constants else self.sizes.tensors.get(self.name(index), numbers)
 
     def name(self, index: int) -> str:
         """Name of a tensor: its graph node, its mutable buffer, or its constant."""
@@ -59,7 +54,7 @@ def build_section(
     program: ExportedProgram,
     capture: Capture,
     sizes: NamedSizes,
-    conditions: Sequence[Condition],
+    conditions: Mapping[sympy.Basic, str],
     states: Mapping[str, torch.Tensor],
 ) -> plan.Method:
     """Describe one method to the run-time planner.
@@ -74,8 +69,8 @@ def build_section(
         The method before lowering.
     sizes : NamedSizes
         Symbolic sizes by tensor name.
-    conditions : sequence of (expression, text)
-        What the model asked about its sizes.
+    conditions : mapping of sympy.Basic to str
+        What must be true of the sizes, and the words for it.
     states : mapping of str to torch.Tensor
         Start values of the mutable buffers of the whole program.
 
@@ -101,7 +96,7 @@ def build_section(
         if isinstance(_value(node), int | torch.SymInt) and not isinstance(_value(node), bool):
             registers.want(expression(_value(node)))
     known = set(symbols)
-    kept = [(expr, text) for expr, text in conditions if expr.free_symbols <= known]
+    kept = [(expr, text) for expr, text in conditions.items() if expr.free_symbols <= known]
     for expr, _ in kept:
         registers.want(expr)
     registers.compile()
@@ -113,7 +108,8 @@ def build_section(
         instructions=len(method.steps),
         labels=[step.label for step in method.steps],
         symbols=[
-            plan.Symbol(name, *capture.ranges.get(s, (0, INT64_MAX))) for s, name in zip(symbols, names, strict=True)
+            plan.Symbol(name, *capture.ranges.get(symbol, (0, INT64_MAX)))
+            for symbol, name in zip(symbols, names, strict=True)
         ],
         bindings=bind_symbols(symbols, input_sizes),
         size_code=registers.code,
@@ -195,7 +191,7 @@ def _input_nodes(method: _Emitted) -> list[torch.fx.Node]:
 
 
 def _input_sizes(method: _Emitted) -> list[InputSize]:
-    sizes: list[InputSize] = []
+    sizes = []
     for position, node in enumerate(_input_nodes(method)):
         value = _value(node)
         if isinstance(value, torch.Tensor):

@@ -1,8 +1,7 @@
-"""The last passes before emission: tensors get no memory but a name, symbolic sizes become placeholders."""
+"""The last passes before emission: no tensor gets memory, each gets a name, symbolic sizes become placeholders."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
@@ -36,7 +35,7 @@ def graph_modules(graph_module: GraphModule) -> Iterator[tuple[str, GraphModule]
             yield f"{path}." if path else "", module
 
 
-def specs_of(node: Node) -> Iterator[tuple[Any, TensorSpec]]:
+def specs_of(node: Node) -> Iterator[tuple[object, TensorSpec]]:
     """(fake value, spec) of every tensor that the node makes."""
     values = pytree.tree_flatten(node.meta.get("val"))[0]
     specs = pytree.tree_flatten(node.meta.get("spec"))[0]
@@ -52,7 +51,8 @@ class CopyBranchResults(PassBase):
     memory that something else uses; a copy makes the results of all branches interchangeable.
     """
 
-    def call(self, graph_module: GraphModule) -> PassResult:  # noqa: D102 - of PassBase
+    def call(self, graph_module: GraphModule) -> PassResult:
+        """Rewrite the branches in place."""
         changed = False
         for _, module in graph_modules(graph_module):
             for node in module.graph.nodes:
@@ -87,7 +87,8 @@ class PlaceholderShapes(PassBase):
     through to its base, names included; unplanned views are then always emitted, never elided.
     """
 
-    def call(self, graph_module: GraphModule) -> PassResult:  # noqa: D102 - of PassBase
+    def call(self, graph_module: GraphModule) -> PassResult:
+        """Change the specs in place."""
         for _, module in graph_modules(graph_module):
             for node in module.graph.nodes:
                 if isinstance(node.meta.get("spec"), _ViewSpec):
@@ -140,7 +141,8 @@ class LeaveUnplanned(MemoryPlanningPass):
         self.sizes = sizes
         self.shared_buffers = shared_buffers
 
-    def run(self, graph_module: GraphModule, graph_signature: ExportGraphSignature | None = None) -> PassResult:  # noqa: D102
+    def run(self, graph_module: GraphModule, graph_signature: ExportGraphSignature | None = None) -> PassResult:
+        """Name every tensor of `graph_module`; the stock pass would plan it."""
         self._set_alloc_node_spec(graph_module)
         buffers = dict(graph_signature.inputs_to_buffers) if graph_signature is not None else {}
         for prefix, module in graph_modules(graph_module):
