@@ -10,9 +10,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from .traced import Size, expression, fake_tensors
 
-__all__ = ["Condition", "conditions_of"]
-
-Condition = tuple[sympy.Basic, str]
+__all__ = ["conditions_of"]
 
 # Programs that were traced without `size_oblivious_tracing` carry conditions with which torch and ExecuTorch chose a
 # layout or a path. The function that asked is named by the condition itself.
@@ -36,15 +34,13 @@ LAYOUT_FUNCTIONS = frozenset(
 )
 
 
-def conditions_of(program: ExportedProgram, ranges: Mapping[sympy.Symbol, tuple[int, int]]) -> list[Condition]:
-    """Conditions as (expression over symbols, text), without those that always hold within `ranges`.
-
-    To be called before lowering, which adds conditions of its own that are about layouts.
+def conditions_of(program: ExportedProgram, ranges: Mapping[sympy.Symbol, tuple[int, int]]) -> dict[sympy.Basic, str]:
+    """Conditions, each with its text, without those that always hold within `ranges`.
 
     Parameters
     ----------
     program : ExportedProgram
-        In the ATen dialect.
+        Before lowering, or after it: lowering can add conditions, and loses the ``squeeze`` that one comes from.
     ranges : mapping of sympy.Symbol to (int, int)
         Smallest and largest legal value of each symbol.
     """
@@ -55,7 +51,7 @@ def conditions_of(program: ExportedProgram, ranges: Mapping[sympy.Symbol, tuple[
         for part in sympy.And.make_args(environment.replace(expr) if environment is not None else expr):
             if part.free_symbols and part.free_symbols <= set(spans) and not _always(part, spans):
                 found.setdefault(part, str(part))
-    return list(found.items())
+    return found
 
 
 def shape_environment(program: ExportedProgram) -> ShapeEnv | None:

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from executorch.exir.backend.partitioner import Partitioner
@@ -20,7 +20,7 @@ from .quiet import quiet
 
 __all__ = ["ExportedModel", "export"]
 
-Model = torch.nn.Module | ExportedProgram
+Model: TypeAlias = torch.nn.Module | ExportedProgram
 
 
 class ExportedModel:
@@ -173,7 +173,7 @@ def _method(name: str, entry: Any) -> tuple[Any, Any, Any, Any]:
     parts = entry if isinstance(entry, tuple) else (entry,)
     if len(parts) > 4:
         raise InputError(f"method {name!r}: expected (module, args, kwargs, dynamic_shapes), got {len(parts)} entries")
-    model, args, kwargs, dynamic_shapes = (*parts, *[None] * (4 - len(parts)))
+    model, args, kwargs, dynamic_shapes = [*parts, None, None, None][:4]
     if isinstance(model, ExportedProgram):
         if args is not None or kwargs is not None or dynamic_shapes is not None:
             raise InputError(f"method {name!r}: an ExportedProgram has its example inputs and dynamic shapes inside")

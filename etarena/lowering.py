@@ -14,6 +14,7 @@ from .allocator.errors import ExportError
 from .capture import Capture
 from .conditions import conditions_of
 from .embed import finished_file
+from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .section import build_section
 from .traced import input_sizes
 from .unplanned import CopyBranchResults, LeaveUnplanned, NamedSizes, PlaceholderShapes
@@ -47,7 +48,7 @@ def lower(
     states = _states({name: edge.exported_program(name) for name in captures})
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
-        passes=[CopyBranchResults()],
+        passes=[ReplaceMissingKernels(), MatchDimOrders(), CopyBranchResults()],
         memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states)) for name in captures},
         sym_shape_eval_pass=dict.fromkeys(captures, PlaceholderShapes()),
         emit_mutable_buffer_names=True,
@@ -60,6 +61,7 @@ def lower(
         capture = captures[emitted.name]
         lowered = manager.exported_program(emitted.name)
         _check_symbols_survived(capture, lowered, emitted.name)
+        conditions[emitted.name].update(conditions_of(lowered, capture.ranges))  # lowering may have asked for more
         sections[emitted.name] = build_section(
             emitted, lowered, capture, sizes[emitted.name], conditions[emitted.name], states
         )
@@ -89,8 +91,8 @@ def _states(programs: Mapping[str, ExportedProgram]) -> dict[str, torch.Tensor]:
             known = states.setdefault(spec.target, tensor)
             if (known.shape, known.dtype) != (tensor.shape, tensor.dtype):
                 raise ExportError(
-                    f"method {method!r} has buffer {spec.target!r} as {tensor.dtype}{list(tensor.shape)}, another method "
-                    f"as {known.dtype}{list(known.shape)}; buffers with one name are one state: rename one of them"
+                    f"method {method!r} has buffer {spec.target!r} as {tensor.dtype}{list(tensor.shape)}, another "
+                    f"method as {known.dtype}{list(known.shape)}; buffers with one name are one state: rename one"
                 )
     return states
 

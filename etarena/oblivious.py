@@ -2,13 +2,13 @@
 
 Torch normally takes "is this size 1?" for answered by the example and specialises on it. Its setting
 ``backed_size_oblivious`` stops most of that, but kernels that choose a layout or a path (``linear`` folding its batch,
-``matmul``, convolution picking a memory format) still ask, and each question becomes a condition of the program: one that
-the model does not need and that refuses size 1. While a model is captured and lowered here, questions of that kind that
-come from torch's own code are answered "more than one" without leaving a condition. Questions of the model's own code are
-recorded as ever.
+``matmul``, convolution picking a memory format) still ask, and each question becomes a condition of the program that
+the model does not need and that refuses size 1. While a model is captured and lowered here, questions of that kind
+that come from torch's own code are answered "more than one" without leaving a condition. Questions of the model's own
+code are recorded as ever.
 
 A broadcast needs no condition either: where sizes may be 1, torch also records that they are equal to their partners.
-Only ``squeeze`` gives another result at size 1; see `symbols.squeeze_conditions`.
+Only ``squeeze`` gives another result at size 1; `conditions` adds that one.
 """
 
 import os
@@ -61,7 +61,8 @@ def _more_than_one(expr: sympy.Basic) -> sympy.Basic | None:
     if not expr.rhs.is_Integer:
         return None
     limit = int(expr.rhs)
-    if isinstance(expr, sympy.Eq | sympy.Ne) and limit == 1:
+    # A stride of 4 * n that is compared with 4 asks the same.
+    if isinstance(expr, sympy.Eq | sympy.Ne) and limit == expr.lhs.as_coeff_Mul()[0]:
         return sympy.true if isinstance(expr, sympy.Ne) else sympy.false
     if (isinstance(expr, sympy.Gt) and limit == 1) or (isinstance(expr, sympy.Ge) and limit == 2):
         return sympy.true

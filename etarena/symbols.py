@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import sympy
 
@@ -11,7 +12,9 @@ from .allocator.size_compiler import compile_sizes
 
 __all__ = ["InputSize", "Registers", "bind_symbols", "name_symbols"]
 
-Size = int | sympy.Expr
+Size: TypeAlias = int | sympy.Expr
+
+
 
 @dataclass(frozen=True)
 class InputSize:
@@ -34,7 +37,7 @@ def bind_symbols(symbols: Sequence[sympy.Symbol], sizes: Iterable[InputSize]) ->
     position = {symbol: i for i, symbol in enumerate(symbols)}
     mixed: dict[sympy.Symbol, Size] = {}
     for entry in sizes:
-        free = getattr(entry.size, "free_symbols", set())
+        free: set[sympy.Symbol] = getattr(entry.size, "free_symbols", set())
         for symbol in free:
             mixed.setdefault(symbol, entry.size)
         affine = _affine(entry.size, next(iter(free))) if len(free) == 1 else None
@@ -56,6 +59,7 @@ def bind_symbols(symbols: Sequence[sympy.Symbol], sizes: Iterable[InputSize]) ->
 
 def _affine(size: Size, symbol: sympy.Symbol) -> tuple[int, int] | None:
     """Scale and offset if `size` is ``scale * symbol + offset`` with integers, else None."""
+    size = sympy.sympify(size)
     scale = sympy.diff(size, symbol) if size.is_polynomial(symbol) else None
     if scale is None or not scale.is_Integer:
         return None

@@ -1,6 +1,7 @@
 """Sizes of traced values, as numbers and sympy expressions."""
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import sympy
 import torch
@@ -10,7 +11,7 @@ from torch.export.graph_signature import InputKind
 
 __all__ = ["Size", "expression", "fake_tensors", "input_sizes", "user_input_names"]
 
-Size = int | sympy.Expr
+Size: TypeAlias = int | sympy.Expr
 
 
 def expression(size: int | torch.SymInt) -> Size:

@@ -1,4 +1,4 @@
-"""The last passes before emission: no tensor gets memory, every tensor gets a name, symbolic sizes become placeholders."""
+"""The last passes before emission: no tensor gets memory, each gets a name, symbolic sizes become placeholders."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from torch.fx import GraphModule, Node
 from .traced import Size, expression
 
 __all__ = ["CopyBranchResults", "LeaveUnplanned", "NamedSizes", "PlaceholderShapes"]
+
 
 @dataclass
 class NamedSizes:
@@ -51,6 +52,7 @@ class CopyBranchResults(PassBase):
     """
 
     def call(self, graph_module: GraphModule) -> PassResult:
+        """Rewrite the branches in place."""
         changed = False
         for _, module in graph_modules(graph_module):
             for node in module.graph.nodes:
@@ -86,6 +88,7 @@ class PlaceholderShapes(PassBase):
     """
 
     def call(self, graph_module: GraphModule) -> PassResult:
+        """Change the specs in place."""
         for _, module in graph_modules(graph_module):
             for node in module.graph.nodes:
                 if isinstance(node.meta.get("spec"), _ViewSpec):
@@ -139,6 +142,7 @@ class LeaveUnplanned(MemoryPlanningPass):
         self.shared_buffers = shared_buffers
 
     def run(self, graph_module: GraphModule, graph_signature: ExportGraphSignature | None = None) -> PassResult:
+        """Name every tensor of `graph_module`; the stock pass would plan it."""
         self._set_alloc_node_spec(graph_module)
         buffers = dict(graph_signature.inputs_to_buffers) if graph_signature is not None else {}
         for prefix, module in graph_modules(graph_module):

@@ -42,7 +42,7 @@ def run(out: Path, quick: bool = False, console: Console | None = None) -> DemoR
     Error
         If an export fails, or a package of the extra ``etarena[demo]`` is missing.
     """
-    # Symbolic sizes are sympy expressions: a larger cache saves a fifth of an export. It must be set before torch loads.
+    # Symbolic sizes are sympy expressions: a larger cache, set before torch loads, saves a fifth of an export.
     os.environ.setdefault("SYMPY_CACHE_SIZE", "50000")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     from rich.console import Console as RichConsole
