@@ -153,7 +153,7 @@ def demo_figures(demo: dict[str, Any]) -> Iterator[str]:
     yield (
         f"`make demo` took {demo['seconds']:.0f} s after set-up. Every size ran growing, shrinking and growing again,\n"
         "the arena filled with garbage before every run. `error`: largest difference from eager PyTorch over its\n"
-        "largest magnitude, over all runs. `stock reserves`: what ExecuTorch plans for the model bounded at its largest size."
+        "largest magnitude, over all runs. `stock reserves`: what ExecuTorch plans, bounded at the largest size."
     )
     heads = ("model", "size", "error", "arena", "lower bound", "ratio", "total", "stock reserves", "plan us", "run ms")
     rows = []
