@@ -15,7 +15,6 @@ __all__ = ["InputSize", "Registers", "bind_symbols", "name_symbols"]
 Size: TypeAlias = int | sympy.Expr
 
 
-
 @dataclass(frozen=True)
 class InputSize:
     """One dimension of an input (`dim` -1: the value of an int input), and what it is in terms of symbols."""
