@@ -177,7 +177,8 @@ def _dim_names(
             expr = sizes.get(placeholder, ())
             symbols = getattr(expr[dim] if dim < len(expr) else None, "free_symbols", ())
             if len(symbols) == 1:
-                names.setdefault(next(iter(symbols)), getattr(size, "root", size).__name__)
+                root: Any = getattr(size, "root", size)  # of a derived size such as 2 * d
+                names.setdefault(next(iter(symbols)), str(root.__name__))
     return names
 
 

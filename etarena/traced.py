@@ -1,6 +1,7 @@
 """Sizes of traced values, as numbers and sympy expressions."""
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import sympy
 import torch
@@ -10,7 +11,7 @@ from torch.export.graph_signature import InputKind
 
 __all__ = ["Size", "expression", "fake_tensors", "input_sizes", "user_input_names"]
 
-Size = int | sympy.Expr
+Size: TypeAlias = int | sympy.Expr
 
 
 def expression(size: int | torch.SymInt) -> Size:
@@ -34,7 +35,7 @@ def user_input_names(program: ExportedProgram) -> list[str]:
 def input_sizes(program: ExportedProgram) -> dict[str, list[Size]]:
     """Sizes of the user's tensor inputs by placeholder name; for a symbolic int, the one "size" it is."""
     inputs = set(user_input_names(program))
-    sizes = {}
+    sizes: dict[str, list[Size]] = {}
     for node in program.graph.nodes:
         value = node.meta.get("val")
         if node.op != "placeholder" or node.name not in inputs:
