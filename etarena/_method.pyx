@@ -15,7 +15,6 @@ from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
-from etarena.allocator.arena cimport Arena
 
 from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError
@@ -160,7 +159,8 @@ cdef class PlannedMethod:
                 raise InputTypeError(f"input {name!r} is missing; the method's inputs are {', '.join(names)}")
             inputs.append(kwargs.pop(name))
         if kwargs:
-            raise InputTypeError(f"{next(iter(kwargs))!r} is no further input; the method's inputs are {', '.join(names)}")
+            extra = next(iter(kwargs))
+            raise InputTypeError(f"{extra!r} is no further input; the method's inputs are {', '.join(names)}")
         return self.execute(inputs)
 
     cdef BoundShape choose_plan(self):

@@ -4,6 +4,7 @@ import re
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,9 +68,8 @@ def readme_text() -> str:
     path = Path(__file__).parents[2] / "README.md"
     if path.is_file():
         return path.read_text(encoding="utf-8")
-    description = metadata.metadata("etarena").get_payload()
-    assert isinstance(description, str)
-    return description
+    description: Any = metadata.metadata("etarena")
+    return str(description.get_payload())
 
 
 def tokenise(text: str) -> list[int]:

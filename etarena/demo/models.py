@@ -132,7 +132,7 @@ def segformer() -> DemoModel:
 
 
 def bert() -> DemoModel:
-    """BERT, a text encoder (Devlin et al., 2018): the published "tiny" size, two layers of width 128, positions up to 4096."""
+    """BERT, a text encoder (Devlin et al., 2018): the published "tiny" size, with positions up to 4096."""
     from transformers import BertConfig, BertModel
 
     config = BertConfig(

@@ -1,9 +1,9 @@
 """An independent check of plan sections: walk the emitted program and see what each instruction finds in memory.
 
-Memory is a list of words. Each tensor that the section plans is placed by a planner of ten lines (first fit), then every
-path through the program is walked: an instruction may only read words that hold what was last written to that very
-storage, and what it writes replaces whatever was there. Nothing here shares code with the exporter: operators that
-write are told by torch's schemas, control flow is followed, not approximated.
+Memory is a list of words. Each tensor that the section plans is placed by a planner of ten lines (first fit), then
+every path through the program is walked: an instruction may only read words that hold what was last written to that
+very storage, and what it writes replaces whatever was there. Nothing here shares code with the exporter: torch's
+schemas say which operators write, and control flow is followed, not approximated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     import etarena
 
-WRITTEN_FIRST = {"executorch_prim::et_copy_index"}
+# Operators that write their first argument without reading it.
+WRITTEN_FIRST = {"executorch_prim::et_copy_index", "aten::copy_"}
 VIEW = "executorch_prim::et_view"
 LONGEST_WALK = 2000
 
