@@ -221,7 +221,10 @@ def _size_text(method: plan.Method, register: int) -> str:
     if step.opcode == Opcode.CONST:
         return str(step.a)
     sign = {Opcode.ADD: " + ", Opcode.SUB: " - ", Opcode.MUL: "*"}.get(Opcode(step.opcode))
-    return f"{_size_text(method, step.a)}{sign}{_size_text(method, step.b)}" if sign else "..."
+    if sign is None:
+        return "..."
+    parts = [_size_text(method, step.a), _size_text(method, step.b)]
+    return sign.join(sorted(parts, key=lambda part: not part.isdigit()) if sign == "*" else parts)
 
 
 def _umask() -> int:
