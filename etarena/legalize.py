@@ -36,7 +36,8 @@ class ReplaceMissingKernels(PassBase):
         return PassResult(graph_module, changed)
 
     def _sort_by_topk(self, node: Node) -> None:
-        source, dim, descending = (*node.args, *(-1, False)[len(node.args) - 1 :])
+        defaults: tuple[Any, ...] = (None, -1, False)
+        source, dim, descending = node.args + defaults[len(node.args) :]
         value = source.meta["val"]
         if value.dim() == 0:
             count = 1
