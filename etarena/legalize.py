@@ -36,8 +36,9 @@ class ReplaceMissingKernels(PassBase):
         return PassResult(graph_module, changed)
 
     def _sort_by_topk(self, node: Node) -> None:
-        defaults: tuple[Any, ...] = (None, -1, False)
-        source, dim, descending = node.args + defaults[len(node.args) :]
+        source = node.args[0]
+        dim = node.args[1] if len(node.args) > 1 else -1
+        descending = node.args[2] if len(node.args) > 2 else False
         value = source.meta["val"]
         if value.dim() == 0:
             count = 1

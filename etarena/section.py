@@ -115,7 +115,7 @@ def build_section(
         size_code=registers.code,
         guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in kept],
         values=[_describe(method, index, lifetimes, position, outputs, registers) for index in listed],
-        inputs=_inputs(method, position, symbols),
+        inputs=_inputs(method, position, symbols, capture.input_names),
         outputs=_outputs(method, position, results, registers),
         states=[
             plan.State(name, position[index], start_value(states[name]))
@@ -244,7 +244,9 @@ def _describe(
     )
 
 
-def _inputs(method: _Emitted, position: Mapping[int, int], symbols: list[sympy.Symbol]) -> list[plan.Input]:
+def _inputs(
+    method: _Emitted, position: Mapping[int, int], symbols: list[sympy.Symbol], names: Mapping[str, str]
+) -> list[plan.Input]:
     mutated = {
         spec.target
         for spec in method.program.graph_signature.output_specs
@@ -255,7 +257,7 @@ def _inputs(method: _Emitted, position: Mapping[int, int], symbols: list[sympy.S
         raise ExportError(f"{len(nodes)} inputs were exported, {len(method.plan.inputs)} were emitted")
     inputs = []
     for index, node in zip(method.plan.inputs, nodes, strict=True):
-        item = plan.Input(index, node.name, mutated=node.name in mutated)
+        item = plan.Input(index, names.get(node.name, node.name), mutated=node.name in mutated)
         _describe_input(item, method.plan.values[index].val, _value(node), position, symbols)
         inputs.append(item)
     return inputs

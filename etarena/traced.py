@@ -35,7 +35,7 @@ def user_input_names(program: ExportedProgram) -> list[str]:
 def input_sizes(program: ExportedProgram) -> dict[str, list[Size]]:
     """Sizes of the user's tensor inputs by placeholder name; for a symbolic int, the one "size" it is."""
     inputs = set(user_input_names(program))
-    sizes = {}
+    sizes: dict[str, list[Size]] = {}
     for node in program.graph.nodes:
         value = node.meta.get("val")
         if node.op != "placeholder" or node.name not in inputs:
