@@ -191,7 +191,7 @@ def _input_nodes(method: _Emitted) -> list[torch.fx.Node]:
 
 
 def _input_sizes(method: _Emitted) -> list[InputSize]:
-    sizes = []
+    sizes: list[InputSize] = []
     for position, node in enumerate(_input_nodes(method)):
         value = _value(node)
         if isinstance(value, torch.Tensor):
