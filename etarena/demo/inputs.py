@@ -4,7 +4,6 @@ import re
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,8 +67,7 @@ def readme_text() -> str:
     path = Path(__file__).parents[2] / "README.md"
     if path.is_file():
         return path.read_text(encoding="utf-8")
-    description: Any = metadata.metadata("etarena")
-    return str(description.get_payload())
+    return str(metadata.metadata("etarena")["Description"])
 
 
 def tokenise(text: str) -> list[int]:
