@@ -1,6 +1,5 @@
 """From a model to torch's exported program, and what that program says about its symbolic sizes."""
 
-import builtins
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,16 +33,13 @@ class Capture:
         Smallest and largest legal value of each symbol, inclusive.
     names : dict
         The user's name for a symbol, where there is one.
-    input_names : dict
-        The argument of ``forward`` that an input is, by placeholder name, where torch had to choose another.
     input_sizes : dict
-        Sizes of each tensor input by placeholder name; of an int input, the one "size".
+        Sizes of each input by its name, in order; of an int input, the one "size".
     """
 
     program: ExportedProgram
     ranges: dict[sympy.Symbol, tuple[int, int]]
     names: dict[sympy.Symbol, str]
-    input_names: dict[str, str]
     input_sizes: dict[str, list[Size]]
 
 
@@ -65,7 +61,7 @@ def capture_model(
     except Exception as error:
         raise ExportError(f"torch.export failed for {type(model).__name__}: {first_lines(error)}") from error
     names = _dim_names(model, args, kwargs, dynamic_shapes, program)
-    return _capture(program, names, _argument_names(model, args, kwargs, program), least=0)
+    return _capture(program, names, least=0)
 
 
 def capture_program(program: ExportedProgram) -> Capture:
@@ -74,7 +70,7 @@ def capture_program(program: ExportedProgram) -> Capture:
     There, torch usually assumed sizes of at least 2 and says so in the range. Like torch itself, this does not refuse 0
     and 1 then: only a minimum above 2 is a limit.
     """
-    return _capture(program, {}, {}, least=2)
+    return _capture(program, {}, least=2)
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
@@ -96,9 +92,7 @@ def first_lines(error: Exception, limit: int = 1000) -> str:
     return text if len(text) <= limit else text[:limit].rstrip() + " ..."
 
 
-def _capture(
-    program: ExportedProgram, names: dict[sympy.Symbol, str], input_names: dict[str, str], least: int
-) -> Capture:
+def _capture(program: ExportedProgram, names: dict[sympy.Symbol, str], least: int) -> Capture:
     _refuse_data_dependent_sizes(program)
     _simplify_structures(program)
     ranges = {}
@@ -106,7 +100,7 @@ def _capture(
         if isinstance(symbol, sympy.Symbol):
             low = _bound(span.lower, 0)
             ranges[symbol] = (0 if low <= least else low, _bound(span.upper, INT64_MAX))
-    return Capture(program, ranges, names, input_names, input_sizes(program))
+    return Capture(program, ranges, names, input_sizes(program))
 
 
 def _simplify_structures(program: ExportedProgram) -> None:
@@ -186,19 +180,6 @@ def _dim_names(
                 root: Any = getattr(size, "root", size)  # of a derived size such as 2 * d
                 names.setdefault(next(iter(symbols)), str(root.__name__))
     return names
-
-
-def _argument_names(
-    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], program: ExportedProgram
-) -> dict[str, str]:
-    """Names of arguments that torch changed in the graph because Python uses them, such as ``input``."""
-    arguments = _combine_args(model, args, kwargs)
-    return {
-        placeholder: name
-        for placeholder in user_input_names(program)
-        for name in arguments
-        if placeholder == f"{name}_1" and placeholder not in arguments and hasattr(builtins, name)
-    }
 
 
 def _is_dim(size: Any) -> bool:

@@ -111,6 +111,11 @@ def test_returned_constants_are_listed_as_constants_with_their_names():
     assert [value.name for value in returned[1:3]] == ["weight", "offset"]
 
 
+def test_inputs_have_the_names_of_the_arguments():
+    exported = etarena.export(nn.Linear(4, 4), (torch.randn(2, 4),), dynamic_shapes={"input": {0: DYNAMIC}})
+    assert [item.name for item in exported.plan().inputs] == ["input"]
+
+
 def test_constants_that_are_only_read_are_not_listed():
     section = etarena.export(nn.Linear(4, 4), (torch.randn(2, 4),)).plan()
     assert all(value.kind is not Kind.CONSTANT for value in section.values)

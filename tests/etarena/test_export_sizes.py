@@ -48,7 +48,7 @@ def test_the_users_names_and_limits():
         dynamic_shapes=shapes_of({0: rows}, {0: 2 * rows}),
     )
     assert limits(exported) == {"rows": (3, 9)}
-    assert repr(exported).startswith("ExportedModel(forward(a_0[rows, 3], a_1[2*rows, 3]);")
+    assert repr(exported).startswith("ExportedModel(forward(inputs_0[rows, 3], inputs_1[2*rows, 3]);")
 
 
 ONE_AND_ZERO = {
