@@ -34,7 +34,7 @@ class Capture:
     names : dict
         The user's name for a symbol, where there is one.
     input_sizes : dict
-        Sizes of each tensor input by placeholder name; of an int input, the one "size".
+        Sizes of each input by its name, in order; of an int input, the one "size".
     """
 
     program: ExportedProgram
@@ -155,7 +155,7 @@ def _dim_names(
     """Symbols that have a ``Dim`` with a name, found at the size that is just that symbol (or a multiple of it)."""
     if not dynamic_shapes:
         return {}
-    declared: list[list[tuple[int, str]]] = []
+    declared: list[list[tuple[int, Any]]] = []
 
     def collect(_path: Any, value: Any, shape: Any = None) -> None:
         if _is_dim(shape):
@@ -177,7 +177,8 @@ def _dim_names(
             expr = sizes.get(placeholder, ())
             symbols = getattr(expr[dim] if dim < len(expr) else None, "free_symbols", ())
             if len(symbols) == 1:
-                names.setdefault(next(iter(symbols)), getattr(size, "root", size).__name__)
+                root: Any = getattr(size, "root", size)  # of a derived size such as 2 * d
+                names.setdefault(next(iter(symbols)), str(root.__name__))
     return names
 
 

@@ -17,6 +17,7 @@ __all__ = ["conditions_of"]
 LAYOUT_FUNCTIONS = frozenset(
     {
         "__lt__",  # dim_order_from_stride compares strides
+        "_is_nhwc_tensor",
         "_reshape_view_helper_core_alg",
         "_view_unbacked_meta",
         "check_contiguous_sizes_strides",

@@ -36,7 +36,9 @@ class ReplaceMissingKernels(PassBase):
         return PassResult(graph_module, changed)
 
     def _sort_by_topk(self, node: Node) -> None:
-        source, dim, descending = (*node.args, *(-1, False)[len(node.args) - 1 :])
+        source = node.args[0]
+        dim = node.args[1] if len(node.args) > 1 else -1
+        descending = node.args[2] if len(node.args) > 2 else False
         value = source.meta["val"]
         if value.dim() == 0:
             count = 1

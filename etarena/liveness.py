@@ -203,9 +203,9 @@ def _spread_uses(reaching: list[_Move], storages: _Storages) -> None:
             source |= destination
             changed |= len(source) > size
     for move in reaching:
-        destination = storages.root(move.destination)
-        first = min(other.position for other in reaching if storages.root(other.destination) == destination)
-        storages.touched[destination] = {position for position in storages.touched[destination] if position < first}
+        root = storages.root(move.destination)
+        first = min(other.position for other in reaching if storages.root(other.destination) == root)
+        storages.touched[root] = {position for position in storages.touched[root] if position < first}
 
 
 def _lives(storages: _Storages, n_steps: int, outputs: Collection[int]) -> dict[int, tuple[int, int]]:

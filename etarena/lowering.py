@@ -113,9 +113,8 @@ def _drop_allocations(program: Program) -> None:
 
 def _check_symbols_survived(capture: Capture, lowered: ExportedProgram, method: str) -> None:
     """Lowering may turn a symbol into the number it had in the example, silently: a file that only runs there."""
-    after = input_sizes(lowered)
-    for name, sizes in capture.input_sizes.items():
-        for dim, (was, now) in enumerate(zip(sizes, after.get(name, sizes), strict=False)):
+    for (name, sizes), after in zip(capture.input_sizes.items(), input_sizes(lowered).values(), strict=True):
+        for dim, (was, now) in enumerate(zip(sizes, after, strict=True)):
             if not isinstance(was, int) and isinstance(now, int):
                 raise ExportError(
                     f"method {method!r}: size {dim} of input {name!r} may vary in the exported program ({was}), but "

@@ -15,13 +15,16 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
 import torch.fx.experimental._config as symbolic_shapes_config
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 __all__ = ["size_oblivious_tracing"]
 
@@ -44,12 +47,12 @@ def size_oblivious_tracing() -> Iterator[None]:
 
     # Conditions name the code that asked: let torch skip this function when it looks for that code.
     evaluate_expr.__code__ = evaluate_expr.__code__.replace(co_filename=original.__code__.co_filename)
-    ShapeEnv.evaluate_expr = evaluate_expr  # type: ignore[method-assign]
+    ShapeEnv.evaluate_expr = evaluate_expr
     try:
         with symbolic_shapes_config.patch(backed_size_oblivious=True):
             yield
     finally:
-        ShapeEnv.evaluate_expr = original  # type: ignore[method-assign]
+        ShapeEnv.evaluate_expr = original
 
 
 def _more_than_one(expr: sympy.Basic) -> sympy.Basic | None:
@@ -74,7 +77,7 @@ def _more_than_one(expr: sympy.Basic) -> sympy.Basic | None:
 def _is_asked_by_torch() -> bool:
     """Whether the code that asks, past the machinery of symbols, belongs to torch."""
     machinery = symbolic_shapes.uninteresting_files() | {__file__}
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in machinery:
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(TORCH_ROOT)

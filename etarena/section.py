@@ -115,7 +115,7 @@ def build_section(
         size_code=registers.code,
         guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in kept],
         values=[_describe(method, index, lifetimes, position, outputs, registers) for index in listed],
-        inputs=_inputs(method, position, symbols),
+        inputs=_inputs(method, position, symbols, list(capture.input_sizes)),
         outputs=_outputs(method, position, results, registers),
         states=[
             plan.State(name, position[index], start_value(states[name]))
@@ -191,7 +191,7 @@ def _input_nodes(method: _Emitted) -> list[torch.fx.Node]:
 
 
 def _input_sizes(method: _Emitted) -> list[InputSize]:
-    sizes = []
+    sizes: list[InputSize] = []
     for position, node in enumerate(_input_nodes(method)):
         value = _value(node)
         if isinstance(value, torch.Tensor):
@@ -244,18 +244,21 @@ def _describe(
     )
 
 
-def _inputs(method: _Emitted, position: Mapping[int, int], symbols: list[sympy.Symbol]) -> list[plan.Input]:
+def _inputs(
+    method: _Emitted, position: Mapping[int, int], symbols: list[sympy.Symbol], names: Sequence[str]
+) -> list[plan.Input]:
+    """Describe the inputs, under the names they had before lowering renamed some."""
     mutated = {
         spec.target
         for spec in method.program.graph_signature.output_specs
         if spec.kind is OutputKind.USER_INPUT_MUTATION
     }
     nodes = _input_nodes(method)
-    if len(nodes) != len(method.plan.inputs):
-        raise ExportError(f"{len(nodes)} inputs were exported, {len(method.plan.inputs)} were emitted")
+    if not len(names) == len(nodes) == len(method.plan.inputs):
+        raise ExportError(f"{len(names)} inputs were exported, {len(method.plan.inputs)} were emitted")
     inputs = []
-    for index, node in zip(method.plan.inputs, nodes, strict=True):
-        item = plan.Input(index, node.name, mutated=node.name in mutated)
+    for index, node, name in zip(method.plan.inputs, nodes, names, strict=True):
+        item = plan.Input(index, name, mutated=node.name in mutated)
         _describe_input(item, method.plan.values[index].val, _value(node), position, symbols)
         inputs.append(item)
     return inputs

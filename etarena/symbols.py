@@ -2,18 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import sympy
 
 from .allocator import plan
 from .allocator.errors import ExportError, PlanError
 from .allocator.size_compiler import compile_sizes
+from .traced import Size
 
 __all__ = ["InputSize", "Registers", "bind_symbols", "name_symbols"]
-
-Size: TypeAlias = int | sympy.Expr
-
 
 
 @dataclass(frozen=True)
@@ -59,8 +56,7 @@ def bind_symbols(symbols: Sequence[sympy.Symbol], sizes: Iterable[InputSize]) ->
 
 def _affine(size: Size, symbol: sympy.Symbol) -> tuple[int, int] | None:
     """Scale and offset if `size` is ``scale * symbol + offset`` with integers, else None."""
-    size = sympy.sympify(size)
-    scale = sympy.diff(size, symbol) if size.is_polynomial(symbol) else None
+    scale = sympy.diff(size, symbol) if isinstance(size, sympy.Expr) and size.is_polynomial(symbol) else None
     if scale is None or not scale.is_Integer:
         return None
     offset = sympy.expand(size - scale * symbol)

@@ -35,7 +35,7 @@ def graph_modules(graph_module: GraphModule) -> Iterator[tuple[str, GraphModule]
             yield f"{path}." if path else "", module
 
 
-def specs_of(node: Node) -> Iterator[tuple[object, TensorSpec]]:
+def specs_of(node: Node) -> Iterator[tuple[torch.Tensor, TensorSpec]]:
     """(fake value, spec) of every tensor that the node makes."""
     values = pytree.tree_flatten(node.meta.get("val"))[0]
     specs = pytree.tree_flatten(node.meta.get("spec"))[0]

@@ -30,7 +30,8 @@ def test_an_unused_result_still_lives_during_its_instruction():
 
 def test_a_value_that_nothing_touches_has_no_life():
     found = analyse([Step("a", (0, 1))], {0: FLOATS, 1: FLOATS, 2: FLOATS})
-    assert 2 not in found.life and found.owner[2] == 2
+    assert 2 not in found.life
+    assert found.owner[2] == 2
 
 
 def test_an_unused_output_of_an_empty_method_has_an_empty_life():
@@ -41,7 +42,8 @@ def test_views_extend_their_base():
     steps = [Step("a", (0, 1)), Step("view", (1, 2), ((1, 2),)), Step("view", (2, 3), ((2, 3),)), Step("b", (3, 4))]
     found = lifetimes(steps, fixed={0})
     assert found.owner[3] == found.owner[2] == 1
-    assert found.life[1] == (0, 4) and 2 not in found.life
+    assert found.life[1] == (0, 4)
+    assert 2 not in found.life
 
 
 def test_a_view_of_an_input_belongs_to_the_input_even_if_it_was_emitted_later():
@@ -73,7 +75,8 @@ def test_a_branch_result_that_is_used_later_keeps_its_own_storage():
     )
     found = lifetimes(steps, fixed={0})
     assert len({found.owner[2], found.owner[3], found.owner[4]}) == 3
-    assert found.life[3] == (2, 9) and found.life[4] == (5, 8)
+    assert found.life[3] == (2, 9)
+    assert found.life[4] == (5, 8)
     assert 2 not in found.life  # the destination's own memory is never used
 
 
@@ -89,7 +92,8 @@ def test_uses_of_a_destination_count_for_outer_values_that_reach_it():
         Step("use", (2, 5)),
     ]
     found = lifetimes(steps, fixed={0})
-    assert found.life[1] == (0, 8) and found.life[3] == (4, 8)
+    assert found.life[1] == (0, 8)
+    assert found.life[3] == (4, 8)
 
 
 def test_uses_reach_through_chains_of_moves():
@@ -107,7 +111,8 @@ def test_uses_reach_through_chains_of_moves():
 def test_values_of_other_sizes_are_not_joined_by_a_move():
     steps = [Step("a", (0, 1)), Step("move", move=(1, 2)), Step("use", (2, 3))]
     found = lifetimes(steps, fixed={0}, tensors={0: FLOATS, 1: "float[m]", 2: FLOATS, 3: FLOATS})
-    assert found.owner[1] != found.owner[2] and found.life[1] == (0, 3)
+    assert found.owner[1] != found.owner[2]
+    assert found.life[1] == (0, 3)
 
 
 def test_an_output_that_may_point_at_an_input_is_refused():
@@ -127,7 +132,8 @@ def test_a_view_of_a_moved_result_counts_for_the_branches():
         Step("use", (3, 5)),
     ]
     found = lifetimes(steps, fixed={0})
-    assert found.owner[1] == found.owner[3] and found.life[found.owner[1]] == (0, 5)
+    assert found.owner[1] == found.owner[3]
+    assert found.life[found.owner[1]] == (0, 5)
 
 
 def test_what_a_loop_touches_lives_through_all_of_it():
@@ -141,7 +147,8 @@ def test_what_a_loop_touches_lives_through_all_of_it():
     ]
     found = lifetimes(steps, fixed={0})
     assert found.life[2] == found.life[3] == (1, 5)
-    assert found.life[1] == (0, 6) and found.life[4] == (5, 6)
+    assert found.life[1] == (0, 6)
+    assert found.life[4] == (5, 6)
 
 
 def test_nested_loops_extend_to_the_outer_one():
@@ -163,4 +170,5 @@ def test_a_forward_jump_extends_nothing():
 def test_the_definition_is_the_first_touch_even_inside_a_loop():
     steps = [Step("a", (0, 1)), Step("b", (1, 2)), Step("c", (2, 1)), Step("jump", target=0)]
     found = lifetimes(steps, fixed={0})
-    assert found.life[2] == (0, 4) and found.definition[2] == 1
+    assert found.life[2] == (0, 4)
+    assert found.definition[2] == 1
