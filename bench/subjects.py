@@ -16,7 +16,7 @@ from etarena.quiet import quiet
 __all__ = ["SIZES", "Subject", "run_stock"]
 
 SIZES: dict[str, Size] = {
-    "embedding_linear": (1,),
+    "embedding_linear": (3,),
     "bert": (64,),
     "llama": (64,),
     "mobilenet_v2": (224, 224),

@@ -155,7 +155,7 @@ def _dim_names(
     """Symbols that have a ``Dim`` with a name, found at the size that is just that symbol (or a multiple of it)."""
     if not dynamic_shapes:
         return {}
-    declared: list[list[tuple[int, str]]] = []
+    declared: list[list[tuple[int, Any]]] = []
 
     def collect(_path: Any, value: Any, shape: Any = None) -> None:
         if _is_dim(shape):

@@ -230,6 +230,40 @@ class TestDamagedFiles:
         with pytest.raises(etarena.Error):
             etarena.load(plan.seal(bytes(mixed))).method()
 
+    def test_sections_that_lie_about_memory(self, monkeypatch):
+        from etarena.allocator import plan
+
+        class Weighted(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(4))
+
+            def forward(self, x):
+                return torch.relu(x * 2) * 3, self.weight
+
+        data = etarena.export(Weighted(), (torch.ones(4),)).buffer
+        honest = plan.decode
+
+        def larger_constant(blob):
+            section = honest(blob)
+            (constant,) = [value for value in section.values if value.kind == plan.Kind.CONSTANT]
+            section.size_code.append(plan.SizeInstruction(0, 10**6))
+            constant.sizes = [len(section.symbols) + len(section.size_code) - 1]
+            return section
+
+        def missing_value(blob):
+            section = honest(blob)
+            one, other = [item for item in section.values if item.kind == plan.Kind.ACTIVATION and len(item.sizes) == 1]
+            one.index = other.index
+            return section
+
+        for lie, message in ((larger_constant, "its memory has 16"), (missing_value, "has no memory")):
+            monkeypatch.setattr(plan, "decode", lie)
+            with pytest.raises(etarena.PlanError, match=message):
+                etarena.load(data).method().execute([torch.ones(4)])
+        monkeypatch.setattr(plan, "decode", honest)
+        assert etarena.load(data).method().execute([torch.ones(4)])[0].tolist() == [6.0] * 4
+
     def test_unknown_method(self, exported):
         with pytest.raises(etarena.Error, match="no method 'backward'; it has forward"):
             etarena.load(exported.buffer).method("backward")
