@@ -22,7 +22,7 @@ TITLE = "Run-time memory plans of one arena"
 def write_pictures(result: DemoResult, out: Path) -> None:
     """Write ``memory_map.png`` (each model at its largest size) and ``index.html`` (every model at every size).
 
-    Both also show memory against the input's size. Models without planned buffers, wholly inside one delegate, have no map.
+    Both also show memory against the input's size. A model without planned buffers, all in one delegate, has no map.
     """
     result.picture, result.page = out / "memory_map.png", out / "index.html"
     mapped = [model for model in result.models if any(size.plan.buffers for size in model.sizes)]

@@ -55,6 +55,7 @@ def test_live_bytes_are_the_sums_at_each_instruction() -> None:
         ("aten::upsample_bilinear2d.vec_out", "pooling, resizing"),
         ("aten::permute_copy.out", "data movement"),
         ("dim_order_ops::_to_dim_order_copy.out", "data movement"),
+        ("dim_order_ops::_clone_dim_order.out", "data movement"),
         ("aten::full.out", "creation"),
         ("aten::add.out", "element by element"),
         ("aten::maximum.out", "element by element"),
