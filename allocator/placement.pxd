@@ -3,6 +3,18 @@ from libc.stdint cimport int32_t, int64_t
 from .lifetimes cimport Lifetimes
 
 
+cdef enum:
+    SMALLEST_STEP = 16
+
+
+cdef inline int64_t step_for(int64_t size, int64_t alignment) noexcept nogil:
+    """Small buffers are aligned to their size rounded up to a power of two, so that they do not cost a whole line."""
+    cdef int64_t step = SMALLEST_STEP
+    while step < size and step < alignment:
+        step *= 2
+    return min(step, alignment)
+
+
 cdef struct Span:                       # where a buffer is; an unplaced one ends at -1 and so is in nobody's way
     int64_t offset
     int64_t end
@@ -13,6 +25,7 @@ cdef struct Span:                       # where a buffer is; an unplaced one end
 cdef class Placement:
     cdef Lifetimes lifetimes
     cdef int64_t alignment
+    cdef const int64_t* alignments      # of each buffer if they differ, during a plan; else NULL
     cdef const int64_t* sizes           # the caller's, during a plan
     cdef int64_t* steps                 # alignment of each buffer
     cdef Span* spans

@@ -16,17 +16,8 @@ __all__ = ["Placement"]
 
 cdef enum:
     MANY = 48                           # overlaps from which on walking through the stack is cheaper
-    SMALLEST_STEP = 16
 
 cdef int64_t LARGEST_TOTAL = <int64_t>1 << 61
-
-
-cdef inline int64_t step_for(int64_t size, int64_t alignment) noexcept nogil:
-    """Small buffers are aligned to their size rounded up to a power of two, so that they do not cost a whole line."""
-    cdef int64_t step = SMALLEST_STEP
-    while step < size and step < alignment:
-        step *= 2
-    return min(step, alignment)
 
 
 cdef class Placement:
@@ -49,7 +40,7 @@ cdef class Placement:
         for i in range(n):
             if sizes[i] < 0:
                 raise_negative(i, sizes[i])
-            self.steps[i] = step_for(sizes[i], self.alignment)
+            self.steps[i] = step_for(sizes[i], self.alignment) if self.alignments is NULL else self.alignments[i]
             if sizes[i] > room - self.steps[i]:
                 raise_overflow()
             room -= sizes[i] + self.steps[i]

@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from .exact cimport ExactSearch
 from .lifetimes cimport Key, Lifetimes
 from .placement cimport Placement
 
@@ -7,11 +8,16 @@ from .placement cimport Placement
 cdef class OffsetPlanner:
     cdef readonly int64_t alignment     # bytes, the default for every buffer
     cdef readonly int effort            # how much repair may cost, in units of about a microsecond for each buffer
+    cdef readonly int64_t budget_ns     # how long the exact search may take after that, from the start of a plan; 0: none
+    cdef readonly int64_t max_nodes     # and how much it may do
+    cdef readonly bint thorough         # whether bytes lost to alignment are searched for too
     cdef readonly int rules             # bit set of the rules that are tried
-    cdef readonly int winner            # the rule whose order won the last plan: its number, -1 for the given order
+    cdef readonly int winner            # the rule whose order won the last plan: its number, -1 for the given order,
+                                        # -2 for the exact search
     cdef readonly bint repaired         # whether that order was improved afterwards
     cdef Lifetimes lifetimes
     cdef Placement placement
+    cdef ExactSearch exact              # made when it is first needed
     cdef int n_free                     # buffers that are not pinned; `best_order` lists them
     cdef int32_t* order                 # the one under trial
     cdef int32_t* best_order
@@ -39,3 +45,5 @@ cdef class OffsetPlanner:
     cdef void search(self, int64_t target) noexcept nogil
     cdef void list_free(self) noexcept nogil
     cdef void repair(self, int64_t target) noexcept nogil
+    cdef int refine(self, int64_t target, int64_t deadline) except -1 nogil
+    cdef void sort_by_offset(self) noexcept nogil

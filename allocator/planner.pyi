@@ -1,6 +1,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 from typing_extensions import disjoint_base
 
@@ -16,11 +16,26 @@ class Plan:
 
 @disjoint_base
 class OffsetPlanner:
-    def __new__(cls, alignment: int = 64, *, effort: int = 1, rules: Sequence[str] = ...) -> Self: ...
+    def __new__(
+        cls,
+        alignment: int = 64,
+        *,
+        effort: int = 1,
+        rules: Sequence[str] = ...,
+        budget_ns: int = 0,
+        max_nodes: int = ...,
+        thorough: bool = False,
+    ) -> Self: ...
     @property
     def alignment(self) -> int: ...
     @property
     def effort(self) -> int: ...
+    @property
+    def budget_ns(self) -> int: ...
+    @property
+    def max_nodes(self) -> int: ...
+    @property
+    def thorough(self) -> bool: ...
     @property
     def rules(self) -> int: ...
     @property
@@ -35,16 +50,19 @@ class OffsetPlanner:
         *,
         pinned: Mapping[int, int] | None = None,
         order: Sequence[int] | None = None,
+        alignments: Sequence[int] | None = None,
     ) -> Plan: ...
 
 def plan_offsets(
     sizes: Sequence[int],
     first: Sequence[int],
     last: Sequence[int],
-    alignment: int = 64,
+    alignment: int | Sequence[int] = 64,
     *,
     pinned: Mapping[int, int] | None = None,
+    groups: Sequence[Sequence[int]] | None = None,
     order: Sequence[int] | None = None,
-    effort: int = 1,
+    effort: int | Literal["export"] = 1,
+    budget_ns: int = 0,
     rules: Sequence[str] = ...,
 ) -> Plan: ...

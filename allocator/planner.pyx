@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove, memset
 
+from .exact cimport EXACT_FOUND, ExactSearch, clock_ns
 from .lifetimes cimport Key, Lifetimes, sort_keys
 from .placement cimport Placement
 from .rules cimport N_RULES, Rule, rule_at
@@ -24,9 +25,12 @@ from .rules import RULES
 
 __all__ = ["OffsetPlanner", "Plan", "plan_offsets"]
 
+cdef int64_t LARGEST_NODES = <int64_t>1 << 60
+cdef int64_t EXPORT_BUDGET = 5_000_000_000     # ns
 cdef int64_t UNLIMITED = (<uint64_t>1 << 63) - 1
 cdef enum:
     GIVEN = -1                          # "rule" of an order that the caller prefers
+    EXACT = -2                          # and of one that the exact search found
     WORK_PER_EFFORT = 1000              # looks at a neighbour that repair may take, for each buffer
     LARGEST_EFFORT = 1_000_000
     PATIENCE = 64                       # failed moves after which repair starts again from the best order
@@ -47,7 +51,8 @@ class Plan:
     order : list of int
         Buffers in the order in which they were placed; give it as `order` to get the same plan faster.
     rule : str
-        Name of the rule that the order comes from, followed by ``" + repair"`` if it was improved by search.
+        Name of the rule that the order comes from, followed by ``" + repair"`` if it was improved by search;
+        ``"given"`` for the caller's order, ``"exact"`` if exact search found it.
     """
 
     offsets: list[int]
@@ -70,18 +75,37 @@ cdef class OffsetPlanner:
         unit.
     rules : sequence of str, optional
         Which of `RULES` are tried; all by default.
+    budget_ns : int, optional
+        Time for a plan, in ns: what rules and repair leave of it goes to exact search, as long as the bound is not
+        reached. 0 (the default) means no exact search.
+    max_nodes : int, optional
+        How many nodes exact search may visit, some microseconds each; unlimited by default. Plans are the same on every
+        machine if this limit is met before the time is up.
+    thorough : bool, optional
+        Search on as long as the raw lower bound is missed, even if the bytes above it are lost to alignment.
 
     Raises
     ------
     ValueError
-        The alignment is no power of two, effort is out of range, or there is no such rule.
+        The alignment is no power of two, effort, budget_ns or max_nodes is out of range, or there is no such rule.
     """
 
-    def __cinit__(self, alignment: int = 64, *, effort: int = 1, rules: Sequence[str] = RULES):
+    def __cinit__(
+        self,
+        alignment: int = 64,
+        *,
+        effort: int = 1,
+        rules: Sequence[str] = RULES,
+        budget_ns: int = 0,
+        max_nodes: int = LARGEST_NODES,
+        thorough: bool = False,
+    ):
         if not (0 < alignment <= 1 << 30 and alignment & (alignment - 1) == 0):
             raise ValueError(f"alignment {alignment} is no power of two up to 2**30")
         if not 0 <= effort <= LARGEST_EFFORT:
             raise ValueError(f"effort {effort} is out of range (expected 0 to {LARGEST_EFFORT})")
+        if not 0 <= budget_ns < LARGEST_NODES or not 0 <= max_nodes <= LARGEST_NODES:
+            raise ValueError(f"budget_ns {budget_ns} or max_nodes {max_nodes} is out of range (expected 0 to 2**60)")
         for rule in rules:
             if rule not in RULES:
                 raise ValueError(f"there is no rule {rule!r}; expected some of {', '.join(map(repr, RULES))}")
@@ -90,6 +114,9 @@ cdef class OffsetPlanner:
             raise ValueError("no rules to try")
         self.alignment = alignment
         self.effort = effort
+        self.budget_ns = budget_ns
+        self.max_nodes = max_nodes
+        self.thorough = thorough
         self.winner = GIVEN
         self.lifetimes = Lifetimes()
         self.placement = Placement(self.lifetimes, alignment)
@@ -109,8 +136,12 @@ cdef class OffsetPlanner:
         *,
         pinned: Mapping[int, int] | None = None,
         order: Sequence[int] | None = None,
+        alignments: Sequence[int] | None = None,
     ) -> Plan:
-        """Plan offsets as `plan_offsets` does; cheaper when the lifetimes are those of the last call."""
+        """Plan offsets as `plan_offsets` does; cheaper when the lifetimes are those of the last call.
+
+        `alignments` gives every buffer one of its own.
+        """
         cdef int n = len(sizes)
         cdef int n_order = 0 if order is None else len(order)
         cdef int64_t peak = 0
@@ -122,12 +153,19 @@ cdef class OffsetPlanner:
         cdef int32_t[::1] last_array = as_array("i", "last", last)
         cdef int32_t[::1] order_array = as_array("i", "order", order or ())
         cdef int64_t[::1] pin_array = as_array("q", "pinned", pins_as_list(pinned or {}, n))
+        cdef int64_t[::1] step_array = as_array("q", "alignments", checked_alignments(alignments, n))
         cdef int64_t[::1] offsets = array("q", bytes(8 * (n + 1)))
-        self.plan_pinned(
-            n, &size_array[0], &first_array[0], &last_array[0], &order_array[0], n_order,
-            &pin_array[0] if pinned else NULL, &offsets[0], &peak, &lower_bound,
-        )
-        rule = "given" if self.winner == GIVEN else RULES[self.winner]
+        cdef const int64_t* pins = &pin_array[0] if pinned else NULL
+        self.placement.alignments = &step_array[0] if alignments is not None else NULL
+        try:
+            with nogil:
+                self.plan_pinned(
+                    n, &size_array[0], &first_array[0], &last_array[0], &order_array[0], n_order, pins, &offsets[0],
+                    &peak, &lower_bound,
+                )
+        finally:
+            self.placement.alignments = NULL
+        rule = {GIVEN: "given", EXACT: "exact"}.get(self.winner) or RULES[self.winner]
         return Plan(
             offsets=[offsets[i] for i in range(n)],
             peak=peak,
@@ -144,6 +182,7 @@ cdef class OffsetPlanner:
                          const int32_t* order, int n_order, const int64_t* pinned, int64_t* offsets, int64_t* peak,
                          int64_t* lower_bound) except -1 nogil:
         cdef int64_t target
+        cdef int64_t deadline = clock_ns() + self.budget_ns if self.budget_ns > 0 else 0
         if n < 0 or n_order < 0:
             raise_count(n, n_order)
         if self.reserve(n) != 0:
@@ -162,6 +201,8 @@ cdef class OffsetPlanner:
             self.attempt(UNLIMITED)
         self.search(target)
         self.repair(target)
+        if deadline > 0:
+            self.refine(lower_bound[0] if self.thorough else target, deadline)
         memcpy(offsets, self.best_offsets, n * sizeof(int64_t))
         peak[0] = self.best_peak
         return 0
@@ -203,6 +244,33 @@ cdef class OffsetPlanner:
             culprit = self.order[position]
             memmove(self.order + destination + 1, self.order + destination, (position - destination) * sizeof(int32_t))
             self.order[destination] = culprit
+
+    cdef int refine(self, int64_t target, int64_t deadline) except -1 nogil:
+        """Search exactly with the time that is left."""
+        if self.best_peak <= target:
+            return 0
+        if self.exact is None:
+            with gil:
+                self.exact = ExactSearch()
+        if not self.exact.prepare(
+            self.lifetimes.n, self.placement.sizes, self.placement.steps, self.pinned, NULL, self.lifetimes.first,
+            self.lifetimes.last,
+        ):
+            return 0
+        if self.exact.improve(target, &self.best_peak, self.max_nodes, deadline, self.best_offsets) == EXACT_FOUND:
+            self.winner = EXACT
+            self.repaired = False
+            self.sort_by_offset()
+        return 0
+
+    cdef void sort_by_offset(self) noexcept nogil:
+        """First fit in this order puts every buffer at its offset or below."""
+        cdef int k
+        for k in range(self.n_free):
+            self.keys[k] = Key(-<double>self.best_offsets[self.best_order[k]], 0, self.best_order[k])
+        sort_keys(self.keys, self.spare, self.n_free)
+        for k in range(self.n_free):
+            self.best_order[k] = self.keys[k].index
 
     cdef int attempt(self, int64_t limit) noexcept nogil:
         """Place everything in the current order; if it ends below the limit, keep it. Gives n_free if so."""
@@ -290,11 +358,13 @@ def plan_offsets(
     sizes: Sequence[int],
     first: Sequence[int],
     last: Sequence[int],
-    alignment: int = 64,
+    alignment: int | Sequence[int] = 64,
     *,
     pinned: Mapping[int, int] | None = None,
+    groups: Sequence[Sequence[int]] | None = None,
     order: Sequence[int] | None = None,
-    effort: int = 1,
+    effort: int | Literal["export"] = 1,
+    budget_ns: int = 0,
     rules: Sequence[str] = RULES,
 ) -> Plan:
     """Find offsets for buffers so that no two that live at the same time overlap.
@@ -305,32 +375,51 @@ def plan_offsets(
         Bytes of each buffer; empty buffers are in nobody's way.
     first, last : sequence of int
         Buffer ``i`` lives at the positions ``first[i] <= p < last[i]``.
-    alignment : int, optional
-        Power of two; see `OffsetPlanner`.
+    alignment : int or sequence of int, optional
+        Power of two; see `OffsetPlanner`. A sequence gives each buffer its own, which is taken as it is.
     pinned : mapping of int to int, optional
         Buffers that must have the given offset; they may be aligned in any way.
+    groups : sequence of sequences of int, optional
+        Buffers that must share one offset: aliases of one storage, or the parts of a buffer whose lifetime has gaps. A
+        group has the bytes of its largest member, and is live wherever a member is.
     order : sequence of int, optional
         Buffers to place first, in this order; tried before any rule.
-    effort : int, optional
+    effort : int or "export", optional
         How much search is worth it, in units of about a microsecond for each buffer: 1 suits run time, 0 means rules
-        only, thousands suit export.
+        only. "export" takes what it needs, up to five seconds unless `budget_ns` says otherwise, to reach the lower
+        bound or to prove that it cannot be reached.
+    budget_ns : int, optional
+        Time in ns, all in all: what is left of it after that is spent on exact search. 0 means none.
     rules : sequence of str, optional
         Which of `RULES` are tried, in the order of `RULES`.
 
     Returns
     -------
     Plan
-        The best found; the same for the same arguments on every machine.
+        The best found; without a budget the same for the same arguments on every machine.
 
     Raises
     ------
     ValueError
-        Lists of different lengths, a negative size, an empty lifetime, an unknown buffer in `pinned` or `order`, pins
-        that overlap, or bad options.
+        Lists of different lengths, a negative size, an empty lifetime, an unknown buffer in `pinned`, `groups` or
+        `order`, pins that overlap, or bad options.
     SizeOverflowError
         The sizes have more than 2**61 bytes together, or a number does not fit.
     """
-    return OffsetPlanner(alignment, effort=effort, rules=rules).find(sizes, first, last, pinned=pinned, order=order)
+    alignments = None if isinstance(alignment, int) else alignment
+    export = effort == "export"
+    planner = OffsetPlanner(
+        alignment if alignments is None else 64,
+        effort=1 if export else effort,
+        rules=rules,
+        budget_ns=budget_ns or (EXPORT_BUDGET if export else 0),
+        thorough=export,
+    )
+    if groups:
+        from .groups import plan_groups
+
+        return plan_groups(planner, sizes, first, last, groups, pinned=pinned, order=order, alignments=alignments)
+    return planner.find(sizes, first, last, pinned=pinned, order=order, alignments=alignments)
 
 
 cdef as_array(str code, str name, values):
@@ -341,6 +430,17 @@ cdef as_array(str code, str name, values):
         raise SizeOverflowError(f"{name}: a number does not fit {32 if code == 'i' else 64} bits") from None
     result.append(0)
     return result
+
+
+cdef checked_alignments(alignments, int n):
+    if alignments is None:
+        return ()
+    if len(alignments) != n:
+        raise ValueError(f"{len(alignments)} alignments for {n} buffers; expected one for each")
+    for i, step in enumerate(alignments):
+        if not (0 < step <= 1 << 30 and step & (step - 1) == 0):
+            raise ValueError(f"alignment {step} of buffer {i} is no power of two up to 2**30")
+    return alignments
 
 
 cdef list pins_as_list(pinned, int n):

@@ -1,0 +1,217 @@
+"""Exact search for offsets, for Cython callers: owns one C search (see exact_search.c) and its view of a problem."""
+
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, realloc
+
+from .placement cimport step_for
+
+from array import array
+
+__all__ = ["ExactSearch"]
+
+
+cdef int64_t clock_ns() noexcept nogil:
+    return exact_clock()
+
+
+cdef inline int grow(void** memory, size_t nbytes) noexcept nogil:
+    cdef void* grown = realloc(memory[0], nbytes)
+    if grown is NULL:
+        return -1
+    memory[0] = grown
+    return 0
+
+
+cdef class ExactSearch:
+    """A problem that is searched for offsets; scratch memory of a planner."""
+
+    def __dealloc__(self):
+        exact_free(self.c_obj)
+        free(self.place)
+        free(self.sizes)
+        free(self.steps)
+        free(self.pins)
+        free(self.offsets)
+        free(self.owner)
+        free(self.first)
+        free(self.last)
+
+    cdef bint prepare(self, int n, const int64_t* sizes, const int64_t* steps, const int64_t* pins,
+                      const int32_t* leader, const int32_t* first, const int32_t* last) noexcept nogil:
+        cdef int pieces
+        exact_free(self.c_obj)
+        self.c_obj = NULL
+        if self.reserve(n) != 0:
+            return False
+        pieces = self.collect(n, sizes, steps, pins, leader, first, last)
+        if pieces == 0:
+            return False
+        self.c_obj = exact_new(
+            self.count, self.sizes, self.steps, self.pins, pieces, self.owner, self.first, self.last
+        )
+        return self.c_obj is not NULL
+
+    cdef int collect(self, int n, const int64_t* sizes, const int64_t* steps, const int64_t* pins,
+                     const int32_t* leader, const int32_t* first, const int32_t* last) noexcept nogil:
+        """Leave out what is empty, join what is grouped; gives the number of pieces."""
+        cdef int i, k, pieces
+        pieces = 0
+        self.n = n
+        self.count = 0
+        for i in range(n):
+            self.place[i] = -1
+        for i in range(n):
+            if sizes[i] == 0:
+                continue
+            k = leader[i] if leader is not NULL else i
+            if self.place[k] < 0:       # the leader itself may be empty and still name the group
+                self.place[k] = self.count
+                self.sizes[self.count] = self.steps[self.count] = 0
+                self.pins[self.count] = -1
+                self.count += 1
+            k = self.place[k]
+            self.place[i] = k
+            self.sizes[k] = max(self.sizes[k], sizes[i])
+            self.steps[k] = max(self.steps[k], steps[i])
+            if pins is not NULL and pins[i] >= 0:
+                self.pins[k] = pins[i]
+            self.owner[pieces] = k
+            self.first[pieces] = first[i]
+            self.last[pieces] = last[i]
+            pieces += 1
+        return pieces
+
+    cdef exact_status solve(self, int64_t capacity, int64_t max_nodes, int64_t deadline,
+                            int64_t* offsets) noexcept nogil:
+        cdef exact_status status = exact_solve(
+            self.c_obj, capacity, max_nodes, deadline, &self.cancelled, self.offsets
+        )
+        if status == EXACT_FOUND:
+            self.give(offsets)
+        return status
+
+    cdef exact_status improve(self, int64_t bound, int64_t* peak, int64_t max_nodes, int64_t deadline,
+                              int64_t* offsets) noexcept nogil:
+        cdef exact_status status = exact_improve(
+            self.c_obj, bound, peak, max_nodes, deadline, &self.cancelled, self.offsets
+        )
+        if status == EXACT_FOUND:
+            self.give(offsets)
+        return status
+
+    cdef int64_t first_fit(self, const int32_t* order, int n_order, int64_t* offsets) noexcept nogil:
+        cdef int i, k
+        cdef int count = 0
+        cdef int64_t peak
+        for k in range(self.count):
+            self.offsets[k] = -1        # not yet in the order
+        for k in range(n_order + self.n):
+            i = order[k] if k < n_order else k - n_order
+            i = self.place[i]
+            if i >= 0 and self.offsets[i] < 0:
+                self.offsets[i] = 0
+                self.owner[count] = i
+                count += 1
+        peak = exact_first_fit(self.c_obj, self.owner, self.offsets)
+        self.give(offsets)
+        return peak
+
+    cdef int64_t nodes(self) noexcept nogil:
+        return exact_nodes(self.c_obj)
+
+    cdef void give(self, int64_t* offsets) noexcept nogil:
+        cdef int i
+        for i in range(self.n):
+            offsets[i] = self.offsets[self.place[i]] if self.place[i] >= 0 else 0
+
+    cdef int reserve(self, int n) noexcept nogil:
+        cdef size_t count = n + 1
+        if n < self.capacity:
+            return 0
+        self.capacity = 0
+        if (
+            grow(<void**>&self.place, count * sizeof(int32_t)) != 0
+            or grow(<void**>&self.sizes, count * sizeof(int64_t)) != 0
+            or grow(<void**>&self.steps, count * sizeof(int64_t)) != 0
+            or grow(<void**>&self.pins, count * sizeof(int64_t)) != 0
+            or grow(<void**>&self.offsets, count * sizeof(int64_t)) != 0
+            or grow(<void**>&self.owner, count * sizeof(int32_t)) != 0
+            or grow(<void**>&self.first, count * sizeof(int32_t)) != 0
+            or grow(<void**>&self.last, count * sizeof(int32_t)) != 0
+        ):
+            return -1
+        self.capacity = count
+        return 0
+
+    def load(
+        self,
+        sizes: Sequence[int],
+        first: Sequence[int],
+        last: Sequence[int],
+        alignment: int = 64,
+        *,
+        pinned: Mapping[int, int] | None = None,
+        leader: Sequence[int] | None = None,
+        alignments: Sequence[int] | None = None,
+    ) -> bool:
+        """Take a problem that a planner has accepted; False if there is nothing to search, or too much.
+
+        leader[i] is the first buffer of the group that buffer i belongs to. Other arguments as for `plan_offsets`.
+        """
+        cdef int i
+        cdef int n = len(sizes)
+        pin_list = [-1] * (n + 1)
+        for i, offset in (pinned or {}).items():
+            pin_list[i] = offset
+        cdef int64_t[::1] size_array = array("q", [*sizes, 0])
+        cdef int64_t[::1] pin_array = array("q", pin_list)
+        cdef int64_t[::1] steps = array("q", [*(alignments or sizes), 0])
+        cdef int32_t[::1] leaders = array("i", [*(range(n) if leader is None else leader), 0])
+        cdef int32_t[::1] first_array = array("i", [*first, 0])
+        cdef int32_t[::1] last_array = array("i", [*last, 0])
+        if alignments is None:
+            for i in range(n):
+                steps[i] = step_for(sizes[i], alignment)
+        return self.prepare(
+            n, &size_array[0], &steps[0], &pin_array[0], &leaders[0], &first_array[0], &last_array[0]
+        )
+
+    def within(self, capacity: int, max_nodes: int, timeout_ns: int) -> tuple[int, list[int]]:
+        """Look for offsets within a capacity: 1 and the offsets if found, 0 if there are none, -1 if stopped."""
+        cdef int64_t limit = capacity
+        cdef int64_t nodes = max_nodes
+        cdef int64_t deadline = exact_clock() + timeout_ns
+        cdef int status
+        cdef int64_t[::1] found = array("q", bytes(8 * (self.n + 1)))
+        self.cancelled = 0
+        with nogil:
+            status = self.solve(limit, nodes, deadline, &found[0])
+        if status == EXACT_NO_MEMORY:
+            raise MemoryError
+        return status, list(found)[:self.n] if status == EXACT_FOUND else []
+
+    def lower(self, bound: int, peak: int, max_nodes: int, timeout_ns: int) -> tuple[int, int, list[int]]:
+        """Find offsets with a peak below a known one: status as for `within`, the new peak, the offsets."""
+        cdef int64_t target = bound
+        cdef int64_t best = peak
+        cdef int64_t nodes = max_nodes
+        cdef int64_t deadline = exact_clock() + timeout_ns
+        cdef int status
+        cdef int64_t[::1] found = array("q", bytes(8 * (self.n + 1)))
+        self.cancelled = 0
+        with nogil:
+            status = self.improve(target, &best, nodes, deadline, &found[0])
+        if status == EXACT_NO_MEMORY:
+            raise MemoryError
+        return status, best, list(found)[:self.n] if status == EXACT_FOUND else []
+
+    def fit(self, order: Sequence[int]) -> tuple[int, list[int]]:
+        """First fit in a given order, which need not be complete: the peak and the offsets."""
+        cdef int32_t[::1] order_array = array("i", [*order, 0])
+        cdef int64_t[::1] found = array("q", bytes(8 * (self.n + 1)))
+        peak = self.first_fit(&order_array[0], len(order), &found[0])
+        return peak, list(found)[:self.n]
+
+    def cancel(self) -> None:
+        """End a search that runs in another thread; it gives what it has."""
+        self.cancelled = 1

@@ -1,0 +1,115 @@
+"""Buffers that share one offset: aliases of a storage, or one buffer whose lifetime has gaps."""
+
+from collections.abc import Mapping, Sequence
+
+from .exact import ExactSearch
+from .planner import OffsetPlanner, Plan
+
+__all__ = ["leaders_of", "plan_groups"]
+
+QUICK_NODES = 2000
+QUICK_NS = 5_000_000
+FOUND = 1
+
+
+def plan_groups(
+    planner: OffsetPlanner,
+    sizes: Sequence[int],
+    first: Sequence[int],
+    last: Sequence[int],
+    groups: Sequence[Sequence[int]],
+    *,
+    pinned: Mapping[int, int] | None = None,
+    order: Sequence[int] | None = None,
+    alignments: Sequence[int] | None = None,
+) -> Plan:
+    """Plan offsets as `plan_offsets` does for buffers of which some must share their offset.
+
+    Groups are planned as if they had no gaps first, then placed in the order found with their gaps open to others, and
+    then improved by exact search: as the planner's budget says, or for some milliseconds if it has none and an effort
+    above 0.
+
+    Raises
+    ------
+    ValueError
+        A group names an unknown buffer or one of another group, or members are pinned to different offsets; also what
+        `plan_offsets` refuses.
+    """
+    pinned = dict(pinned or {})
+    leader = leaders_of(groups, len(sizes))
+    pinned = _pin_whole_groups(leader, pinned)
+    whole = planner.find(*_without_gaps(sizes, first, last, leader), pinned=pinned, order=order, alignments=alignments)
+    search = ExactSearch()
+    if not search.load(
+        sizes, first, last, planner.alignment, pinned=pinned, leader=leader, alignments=alignments
+    ):
+        return whole
+    bound = _lower_bound(sizes, first, last, leader)
+    peak, offsets, rule = whole.peak, [whole.offsets[i] for i in leader], whole.rule
+    for candidate, name in ((whole.order, whole.rule), (order, "given")):
+        if candidate is not None:
+            fitted_peak, fitted = search.fit(candidate)
+            if fitted_peak < peak or (name == "given" and fitted_peak == peak):
+                peak, offsets, rule = fitted_peak, fitted, name
+    if peak > bound and (planner.budget_ns or planner.effort):
+        nodes, limit = (planner.max_nodes, planner.budget_ns) if planner.budget_ns else (QUICK_NODES, QUICK_NS)
+        status, lower, better = search.lower(bound, peak, nodes, limit)
+        if status == FOUND:
+            peak, offsets, rule = lower, better, "exact"
+    offsets = [offset if size else 0 for offset, size in zip(offsets, sizes, strict=True)]
+    free = sorted((i for i in range(len(sizes)) if i not in pinned), key=lambda i: offsets[i])
+    return Plan(offsets=offsets, peak=peak, lower_bound=bound, order=free, rule=rule)
+
+
+def leaders_of(groups: Sequence[Sequence[int]], n: int) -> list[int]:
+    """For each of n buffers the first one of its group, which is itself if it has none."""
+    leader = list(range(n))
+    seen: set[int] = set()
+    for group in groups:
+        for i in group:
+            if not 0 <= i < n or i in seen:
+                raise ValueError(f"groups: buffer {i} is in two groups or is not one of {n} buffers")
+            seen.add(i)
+            leader[i] = min(group)
+    return leader
+
+
+def _pin_whole_groups(leader: Sequence[int], pinned: dict[int, int]) -> dict[int, int]:
+    place: dict[int, int] = {}
+    for i, offset in pinned.items():
+        if 0 <= i < len(leader) and place.setdefault(leader[i], offset) != offset:
+            raise ValueError(f"groups: buffer {i} is pinned at {offset}, another of its group at {place[leader[i]]}")
+    return pinned | {i: place[head] for i, head in enumerate(leader) if head in place}
+
+
+def _without_gaps(
+    sizes: Sequence[int], first: Sequence[int], last: Sequence[int], leader: Sequence[int]
+) -> tuple[list[int], list[int], list[int]]:
+    """Leaders that stand for their whole group; the other members become empty."""
+    whole = list(sizes), list(first), list(last)
+    for i, head in enumerate(leader):
+        if i != head:
+            if sizes[i] > 0:
+                whole[1][head] = min(first[i], whole[1][head]) if whole[0][head] else first[i]
+                whole[2][head] = max(last[i], whole[2][head]) if whole[0][head] else last[i]
+            whole[0][head] = max(whole[0][head], sizes[i])
+            whole[0][i] = 0
+    return whole
+
+
+def _lower_bound(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], leader: Sequence[int]) -> int:
+    """Largest sum of the groups that are live at one position."""
+    storage = [0] * len(sizes)
+    for i, head in enumerate(leader):
+        storage[head] = max(storage[head], sizes[i])
+    events = sorted(
+        [(first[i], 1, leader[i]) for i in range(len(sizes)) if sizes[i]]
+        + [(last[i], -1, leader[i]) for i in range(len(sizes)) if sizes[i]]
+    )
+    live = [0] * len(sizes)
+    total = highest = 0
+    for _, change, head in events:  # ends come before starts at the same position
+        total += storage[head] * ((live[head] + change > 0) - (live[head] > 0))
+        live[head] += change
+        highest = max(highest, total)
+    return highest
