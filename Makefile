@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 PACKAGES := .venv/.packages
 BUILD := .venv/.build
-SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -name '*.c')
 PYTEST := $(VENV)/python -m pytest
 JOBS ?= 2
 

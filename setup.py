@@ -63,14 +63,14 @@ def executorch_root() -> Path:
 
 
 def allocator_extensions() -> list[Extension]:
-    """The ground floor: plain C, no dependency. A module `exact` is made of exact.pyx and the sources exact_*.c."""
+    """The ground floor: plain C, no dependency. A module `exact` is made of exact.pyx and native/exact_*.c."""
     folder = ROOT / "allocator"
     return [
         Extension(
             f"etarena.allocator.{source.stem}",
-            [f"allocator/{name.name}" for name in (source, *sorted(folder.glob(f"{source.stem}_*.c")))],
-            include_dirs=["allocator"],
-            depends=[f"allocator/{name.name}" for name in sorted(folder.glob(f"{source.stem}*.h"))],
+            [str(path.relative_to(ROOT)) for path in (source, *sorted(folder.glob(f"native/{source.stem}_*.c")))],
+            include_dirs=["allocator/native"],
+            depends=[str(path.relative_to(ROOT)) for path in sorted(folder.glob("native/*.h"))],
             extra_compile_args=C_FLAGS,
         )
         for source in sorted(folder.glob("*.pyx"))

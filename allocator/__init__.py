@@ -6,9 +6,11 @@ their own.
 
 from . import errors
 from . import fork as fork  # registers what must happen when a process is copied
+from .anytime import AnytimePlanner
 from .arena import Arena, Block, Turn
 from .arena_stats import ArenaStats
 from .errors import *  # noqa: F403 - errors.__all__ is the list
+from .exhaustive import plan_exact
 from .planner import OffsetPlanner, Plan, plan_offsets
 from .rules import RULES
 from .sizes import Opcode, SizeProgram
@@ -16,6 +18,7 @@ from .verify import Fault, FaultKind, find_faults, verify
 
 __all__ = [
     "RULES",
+    "AnytimePlanner",
     "Arena",
     "ArenaStats",
     "Block",
@@ -27,6 +30,7 @@ __all__ = [
     "SizeProgram",
     "Turn",
     "find_faults",
+    "plan_exact",
     "plan_offsets",
     "verify",
     *errors.__all__,

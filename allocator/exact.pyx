@@ -160,6 +160,7 @@ cdef class ExactSearch:
         """
         cdef int i
         cdef int n = len(sizes)
+        self.cancelled = 0
         pin_list = [-1] * (n + 1)
         for i, offset in (pinned or {}).items():
             pin_list[i] = offset
@@ -183,7 +184,6 @@ cdef class ExactSearch:
         cdef int64_t deadline = exact_clock() + timeout_ns
         cdef int status
         cdef int64_t[::1] found = array("q", bytes(8 * (self.n + 1)))
-        self.cancelled = 0
         with nogil:
             status = self.solve(limit, nodes, deadline, &found[0])
         if status == EXACT_NO_MEMORY:
@@ -198,7 +198,6 @@ cdef class ExactSearch:
         cdef int64_t deadline = exact_clock() + timeout_ns
         cdef int status
         cdef int64_t[::1] found = array("q", bytes(8 * (self.n + 1)))
-        self.cancelled = 0
         with nogil:
             status = self.improve(target, &best, nodes, deadline, &found[0])
         if status == EXACT_NO_MEMORY:
@@ -213,5 +212,5 @@ cdef class ExactSearch:
         return peak, list(found)[:self.n]
 
     def cancel(self) -> None:
-        """End a search that runs in another thread; it gives what it has."""
+        """End the search that runs in another thread, and all later ones of this problem; it gives what it has."""
         self.cancelled = 1

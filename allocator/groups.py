@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from .exact import ExactSearch
 from .planner import OffsetPlanner, Plan
 
-__all__ = ["leaders_of", "plan_groups"]
+__all__ = ["found_plan", "leaders_of", "pin_whole_groups", "plan_groups", "storage_bytes"]
 
 QUICK_NODES = 2000
 QUICK_NS = 5_000_000
@@ -37,12 +37,11 @@ def plan_groups(
     """
     pinned = dict(pinned or {})
     leader = leaders_of(groups, len(sizes))
-    pinned = _pin_whole_groups(leader, pinned)
-    whole = planner.find(*_without_gaps(sizes, first, last, leader), pinned=pinned, order=order, alignments=alignments)
+    pinned = pin_whole_groups(leader, pinned)
+    steps = alignments and _common_alignments(alignments, sizes, leader)
+    whole = planner.find(*_without_gaps(sizes, first, last, leader), pinned=pinned, order=order, alignments=steps)
     search = ExactSearch()
-    if not search.load(
-        sizes, first, last, planner.alignment, pinned=pinned, leader=leader, alignments=alignments
-    ):
+    if not search.load(sizes, first, last, planner.alignment, pinned=pinned, leader=leader, alignments=alignments):
         return whole
     bound = _lower_bound(sizes, first, last, leader)
     peak, offsets, rule = whole.peak, [whole.offsets[i] for i in leader], whole.rule
@@ -56,9 +55,18 @@ def plan_groups(
         status, lower, better = search.lower(bound, peak, nodes, limit)
         if status == FOUND:
             peak, offsets, rule = lower, better, "exact"
-    offsets = [offset if size else 0 for offset, size in zip(offsets, sizes, strict=True)]
-    free = sorted((i for i in range(len(sizes)) if i not in pinned), key=lambda i: offsets[i])
-    return Plan(offsets=offsets, peak=peak, lower_bound=bound, order=free, rule=rule)
+    return found_plan(offsets, peak, bound, rule, sizes, pinned)
+
+
+def found_plan(
+    offsets: Sequence[int], peak: int, lower_bound: int, rule: str, sizes: Sequence[int], pinned: Mapping[int, int]
+) -> Plan:
+    """Make a plan of offsets found for the buffers that are not empty; first fit in its order gives it again."""
+    places = [
+        offset if size > 0 else pinned.get(i, 0) for i, (offset, size) in enumerate(zip(offsets, sizes, strict=True))
+    ]
+    order = sorted((i for i in range(len(sizes)) if i not in pinned), key=lambda i: (places[i], i))
+    return Plan(offsets=places, peak=peak, lower_bound=lower_bound, order=order, rule=rule)
 
 
 def leaders_of(groups: Sequence[Sequence[int]], n: int) -> list[int]:
@@ -74,12 +82,30 @@ def leaders_of(groups: Sequence[Sequence[int]], n: int) -> list[int]:
     return leader
 
 
-def _pin_whole_groups(leader: Sequence[int], pinned: dict[int, int]) -> dict[int, int]:
+def pin_whole_groups(leader: Sequence[int], pinned: dict[int, int]) -> dict[int, int]:
+    """Pin all members of a group where one of them is pinned."""
     place: dict[int, int] = {}
     for i, offset in pinned.items():
         if 0 <= i < len(leader) and place.setdefault(leader[i], offset) != offset:
             raise ValueError(f"groups: buffer {i} is pinned at {offset}, another of its group at {place[leader[i]]}")
     return pinned | {i: place[head] for i, head in enumerate(leader) if head in place}
+
+
+def storage_bytes(sizes: Sequence[int], leader: Sequence[int]) -> list[int]:
+    """Bytes of each group at its leader: those of its largest member."""
+    largest = [0] * len(sizes)
+    for i, head in enumerate(leader):
+        largest[head] = max(largest[head], sizes[i])
+    return largest
+
+
+def _common_alignments(alignments: Sequence[int], sizes: Sequence[int], leader: Sequence[int]) -> list[int]:
+    """Leaders with the largest alignment that a member with bytes asks for."""
+    steps = list(alignments)
+    for i, head in enumerate(leader):
+        if sizes[i] > 0 and i != head:
+            steps[head] = max(steps[head], alignments[i])
+    return steps
 
 
 def _without_gaps(
@@ -99,9 +125,7 @@ def _without_gaps(
 
 def _lower_bound(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], leader: Sequence[int]) -> int:
     """Largest sum of the groups that are live at one position."""
-    storage = [0] * len(sizes)
-    for i, head in enumerate(leader):
-        storage[head] = max(storage[head], sizes[i])
+    storage = storage_bytes(sizes, leader)
     events = sorted(
         [(first[i], 1, leader[i]) for i in range(len(sizes)) if sizes[i]]
         + [(last[i], -1, leader[i]) for i in range(len(sizes)) if sizes[i]]

@@ -247,6 +247,7 @@ cdef class OffsetPlanner:
 
     cdef int refine(self, int64_t target, int64_t deadline) except -1 nogil:
         """Search exactly with the time that is left."""
+        cdef int i
         if self.best_peak <= target:
             return 0
         if self.exact is None:
@@ -261,6 +262,9 @@ cdef class OffsetPlanner:
             self.winner = EXACT
             self.repaired = False
             self.sort_by_offset()
+            for i in range(self.lifetimes.n):   # empty buffers were not part of the search
+                if self.pinned is not NULL and self.pinned[i] >= 0:
+                    self.best_offsets[i] = self.pinned[i]
         return 0
 
     cdef void sort_by_offset(self) noexcept nogil:

@@ -20,6 +20,7 @@ class FaultKind(StrEnum):
     MISALIGNED = "misaligned"
     OVERLAP = "overlap"
     MOVED = "moved pinned buffer"
+    SEPARATED = "separated group"
     PEAK = "wrong peak"
     LOWER_BOUND = "wrong lower bound"
 
@@ -38,9 +39,10 @@ def find_faults(
     sizes: Sequence[int],
     first: Sequence[int],
     last: Sequence[int],
-    alignment: int = 64,
+    alignment: int | Sequence[int] = 64,
     *,
     pinned: Mapping[int, int] | None = None,
+    groups: Sequence[Sequence[int]] | None = None,
     lower_bound: int | None = None,
 ) -> list[Fault]:
     """Find everything that is wrong with offsets.
@@ -51,7 +53,7 @@ def find_faults(
         Byte offset of each buffer.
     peak : int
         Bytes that the plan says it needs.
-    sizes, first, last, alignment, pinned
+    sizes, first, last, alignment, pinned, groups
         What was asked of `plan_offsets`.
     lower_bound : int, optional
         Largest sum of live sizes as the plan says; not looked at if left out.
@@ -64,13 +66,19 @@ def find_faults(
     pinned = pinned or {}
     if len(offsets) != len(sizes):
         return [Fault(FaultKind.LENGTH, (), f"{len(offsets)} offsets for {len(sizes)} buffers")]
+    steps = [
+        _alignment_for(size, alignment) if isinstance(alignment, int) else alignment[i] for i, size in enumerate(sizes)
+    ]
     faults = []
     for i, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
-        faults += _faults_of_one(i, offset, size, peak, alignment, pinned)
+        faults += _faults_of_one(i, offset, size, peak, steps[i], pinned)
+    for group in groups or ():
+        faults += _faults_of_group([i for i in group if sizes[i] > 0], offsets)
+    sizes, owner = _whole_groups(sizes, groups or ())
     occupied = [i for i, size in enumerate(sizes) if size > 0]
     for position, i in enumerate(occupied):
         for j in occupied[position + 1 :]:
-            together = first[i] < last[j] and first[j] < last[i]
+            together = first[i] < last[j] and first[j] < last[i] and owner[i] != owner[j]
             if together and offsets[i] < offsets[j] + sizes[j] and offsets[j] < offsets[i] + sizes[i]:
                 message = (
                     f"buffers {i} and {j} both live at position {max(first[i], first[j])} and share bytes from "
@@ -81,7 +89,7 @@ def find_faults(
     if peak != needed:
         faults.append(Fault(FaultKind.PEAK, (), f"peak is {peak} bytes, the buffers end at {needed}"))
     if lower_bound is not None:
-        actual = _lower_bound(sizes, first, last)
+        actual = _lower_bound(sizes, first, last, owner)
         if lower_bound != actual:
             message = f"lower bound is {lower_bound} bytes, the largest sum of live bytes is {actual}"
             faults.append(Fault(FaultKind.LOWER_BOUND, (), message))
@@ -93,19 +101,28 @@ def verify(
     sizes: Sequence[int],
     first: Sequence[int],
     last: Sequence[int],
-    alignment: int = 64,
+    alignment: int | Sequence[int] = 64,
     *,
     pinned: Mapping[int, int] | None = None,
+    groups: Sequence[Sequence[int]] | None = None,
 ) -> None:
     """Raise PlanError with the first fault of a plan, if it has any; arguments as for `plan_offsets`."""
     faults = find_faults(
-        plan.offsets, plan.peak, sizes, first, last, alignment, pinned=pinned, lower_bound=plan.lower_bound
+        plan.offsets,
+        plan.peak,
+        sizes,
+        first,
+        last,
+        alignment,
+        pinned=pinned,
+        groups=groups,
+        lower_bound=plan.lower_bound,
     )
     if faults:
         raise PlanError(f"{faults[0].kind}: {faults[0].message} ({len(faults)} faults in all)")
 
 
-def _faults_of_one(i: int, offset: int, size: int, peak: int, alignment: int, pinned: Mapping[int, int]) -> list[Fault]:
+def _faults_of_one(i: int, offset: int, size: int, peak: int, step: int, pinned: Mapping[int, int]) -> list[Fault]:
     faults = []
     if offset < 0 or (size > 0 and offset + size > peak):
         message = f"buffer {i} of {size} bytes at offset {offset} is outside of {peak} bytes"
@@ -114,11 +131,28 @@ def _faults_of_one(i: int, offset: int, size: int, peak: int, alignment: int, pi
         if offset != pinned[i]:
             message = f"buffer {i} is at offset {offset}, but pinned at {pinned[i]}"
             faults.append(Fault(FaultKind.MOVED, (i,), message))
-    elif offset % _alignment_for(size, alignment):
-        expected = _alignment_for(size, alignment)
-        message = f"buffer {i} of {size} bytes is at offset {offset}, expected a multiple of {expected}"
+    elif offset % step:
+        message = f"buffer {i} of {size} bytes is at offset {offset}, expected a multiple of {step}"
         faults.append(Fault(FaultKind.MISALIGNED, (i,), message))
     return faults
+
+
+def _faults_of_group(members: Sequence[int], offsets: Sequence[int]) -> list[Fault]:
+    places = sorted({offsets[i] for i in members})
+    if len(places) < 2:
+        return []
+    message = f"buffers {', '.join(map(str, members))} must share one offset, they are at {', '.join(map(str, places))}"
+    return [Fault(FaultKind.SEPARATED, tuple(members), message)]
+
+
+def _whole_groups(sizes: Sequence[int], groups: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    """Each occupied member of a group needs the bytes of the largest; and the buffer that names the group."""
+    whole, owner = list(sizes), list(range(len(sizes)))
+    for group in groups:
+        for i in group:
+            whole[i] = max(sizes[j] for j in group) if sizes[i] > 0 else 0
+            owner[i] = group[0]
+    return whole, owner
 
 
 def _alignment_for(size: int, alignment: int) -> int:
@@ -129,6 +163,9 @@ def _alignment_for(size: int, alignment: int) -> int:
     return min(enough, alignment)
 
 
-def _lower_bound(sizes: Sequence[int], first: Sequence[int], last: Sequence[int]) -> int:
-    lives = list(zip(sizes, first, last, strict=True))
-    return max((sum(size for size, start, end in lives if start <= p < end) for p in set(first)), default=0)
+def _lower_bound(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], owner: Sequence[int]) -> int:
+    largest = 0
+    for p in set(first):
+        live = {owner[i]: sizes[i] for i in range(len(sizes)) if sizes[i] > 0 and first[i] <= p < last[i]}
+        largest = max(largest, sum(live.values()))
+    return largest

@@ -15,6 +15,7 @@ from .allocator.errors import ExportError
 from .capture import Capture
 from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
+from .order import example_sizes, preferred_order
 from .symbols import InputSize, Registers, bind_symbols, name_symbols
 from .traced import Size, expression, user_input_names
 from .unplanned import NamedSizes
@@ -103,7 +104,7 @@ def build_section(
 
     position = {index: i for i, index in enumerate(listed)}
     names = name_symbols(symbols, capture.names)
-    return plan.Method(
+    section = plan.Method(
         name=emitted.name,
         instructions=len(method.steps),
         labels=[step.label for step in method.steps],
@@ -124,6 +125,10 @@ def build_section(
         ],
         delegates=_delegates(emitted),
     )
+    examples = example_sizes(capture.program, symbols)
+    if examples is not None:
+        section.order = preferred_order(section, examples)
+    return section
 
 
 def start_value(tensor: torch.Tensor) -> bytes:
