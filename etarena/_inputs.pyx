@@ -99,7 +99,7 @@ cdef class InputReader:
         for position, tensor in tensors.items():
             entry = self.section.inputs[position]
             if entry.mutated and overlaps(tensor, [other for place, other in tensors.items() if place != position]):
-                raise InputError(f"input {entry.name!r}, which the method writes into, shares memory with another input")
+                raise InputError(f"input {entry.name!r}, which the method writes, shares memory with another input")
         return 0
 
     cdef int read_one(self, object entry, object value) except -1:

@@ -187,7 +187,7 @@ cdef object as_torch_tensor(object value, str name, list copies):
     if not isinstance(value, torch_tensor):
         value = foreign_tensor(value, name, copies)
     elif type(value) is not torch_tensor and type(value).__torch_dispatch__ is not torch_tensor.__torch_dispatch__:
-        raise InputTypeError(f"input {name!r}: a {type(value).__name__} has no plain memory of its own; pass a torch.Tensor")
+        raise InputTypeError(f"input {name!r}: a {type(value).__name__} has no plain memory; pass a torch.Tensor")
     if value.is_neg() or value.is_conj():
         copies.append(allow_copy(f"input {name!r} is a negated or conjugated view", value.nbytes))
         value = value.resolve_conj().resolve_neg()
@@ -206,7 +206,8 @@ cdef object foreign_tensor(object value, str name, list copies):
     try:
         return torch_module.from_dlpack(value)
     except Exception as error:
-        raise InputTypeError(f"input {name!r}: __dlpack__ of {type(value).__name__} failed: {first_line(error)}") from error
+        kind = type(value).__name__
+        raise InputTypeError(f"input {name!r}: __dlpack__ of {kind} failed: {first_line(error)}") from error
 
 
 cdef str first_line(object error):
@@ -226,13 +227,14 @@ cdef int read_tensor(object tensor, str name, DLTensor* out) except -1:
     if out.device.device_type != DLPACK_CPU:
         raise InputTypeError(f"input {name!r}: the tensor is on device {tensor.device}, move it to the CPU first")
     storage = tensor.untyped_storage()
-    if <size_t> out.data + out.byte_offset + span_bytes(out) > <size_t> storage.data_ptr() + <size_t> storage.nbytes():
+    end = <size_t> out.data + out.byte_offset + span_bytes(out)
+    if end > <size_t> storage.data_ptr() + <size_t> storage.nbytes():
         raise InputError(f"input {name!r}: the tensor's storage of {storage.nbytes()} bytes is smaller than the tensor")
     return 0
 
 
 cdef size_t span_bytes(const DLTensor* tensor) noexcept nogil:
-    """Bytes from a tensor's first to one past its last item; 0 for an empty one. Strides of torch are never negative."""
+    """Bytes from a tensor's first to one past its last item; 0 for an empty one. Strides are never negative."""
     cdef int64_t last = 0
     cdef int d
     for d in range(tensor.ndim):

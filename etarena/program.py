@@ -92,7 +92,7 @@ def aligned(data: memoryview) -> memoryview:
     room = numpy.empty(len(array) + _PROGRAM_ALIGNMENT, numpy.uint8)
     start = -room.ctypes.data % _PROGRAM_ALIGNMENT
     room[start : start + len(array)] = array
-    return memoryview(room)[start : start + len(array)]
+    return room.data[start : start + len(array)]
 
 
 class Program:

@@ -126,7 +126,7 @@ def test_mutated_inputs_that_cannot_be_written(writer):
     ):
         with pytest.raises(etarena.InputError, match=message):
             method.execute([x, torch.ones(5)])
-    with pytest.raises(etarena.InputError, match="'x'.*shares memory"):
+    with pytest.raises(etarena.InputError, match=r"'x'.*shares memory"):
         method.execute([base[:5], base[3:8]])
     x = torch.ones(5)
     assert method.execute([x, base[:5]])[0].tolist() == [3.0] * 5
