@@ -22,7 +22,7 @@ $(BUILD): $(PACKAGES) setup.py $(SOURCES)
 	@touch $@
 
 test: build
-	$(PYTEST) -q -n $(JOBS) --dist loadfile $(ARGS)
+	$(PYTEST) -q -n $(JOBS) --dist loadfile --benchmark-disable $(ARGS)
 
 lint: build
 	PATH="$(CURDIR)/$(VENV):$$PATH" scripts/lint.sh
@@ -37,7 +37,7 @@ fuzz: build
 
 bench: build
 	@mkdir -p out
-	$(PYTEST) -q bench --benchmark-only --benchmark-json=out/bench.json $(ARGS)
+	$(PYTEST) -q bench --timeout=0 --benchmark-only --benchmark-json=out/bench.json $(ARGS)
 
 demo: build
 	$(VENV)/etarena demo --out out/demo $(ARGS)

@@ -10,7 +10,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from .traced import Size, expression, fake_tensors
 
-__all__ = ["conditions_of"]
+__all__ = ["conditions_of", "limits_of"]
 
 # Programs that were traced without `size_oblivious_tracing` carry conditions with which torch and ExecuTorch chose a
 # layout or a path. The function that asked is named by the condition itself.
@@ -53,6 +53,36 @@ def conditions_of(program: ExportedProgram, ranges: Mapping[sympy.Symbol, tuple[
             if part.free_symbols and part.free_symbols <= set(spans) and not _always(part, spans):
                 found.setdefault(part, str(part))
     return found
+
+
+def limits_of(
+    conditions: Mapping[sympy.Basic, str], ranges: Mapping[sympy.Symbol, tuple[int, int]]
+) -> tuple[dict[sympy.Basic, str], dict[sympy.Symbol, tuple[int, int]]]:
+    """Take conditions such as ``n >= 5`` as limits of the symbol: they make the clearer message.
+
+    Returns
+    -------
+    conditions : dict
+        Those that are left.
+    ranges : dict
+        `ranges`, narrowed.
+    """
+    narrowed = dict(ranges)
+    for expr in conditions:
+        one_sided = isinstance(expr, sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt) and len(expr.free_symbols) == 1
+        comparison = expr.reversed if one_sided and expr.lhs.is_Integer else expr
+        if not one_sided or not comparison.lhs.is_Symbol or not comparison.rhs.is_Integer:
+            continue
+        symbol, limit = comparison.lhs, int(comparison.rhs)
+        low, high = narrowed[symbol]
+        if isinstance(comparison, sympy.Ge | sympy.Gt):
+            low = max(low, limit + isinstance(comparison, sympy.Gt))
+        else:
+            high = min(high, limit - isinstance(comparison, sympy.Lt))
+        if low <= high:
+            narrowed[symbol] = (low, high)
+    spans = {symbol: ValueRanges(low, high) for symbol, (low, high) in narrowed.items()}
+    return {expr: text for expr, text in conditions.items() if not _always(expr, spans)}, narrowed
 
 
 def shape_environment(program: ExportedProgram) -> ShapeEnv | None:

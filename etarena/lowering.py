@@ -12,7 +12,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from .allocator import plan
 from .allocator.errors import ExportError
 from .capture import Capture
-from .conditions import conditions_of
+from .conditions import conditions_of, limits_of
 from .embed import finished_file
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .section import build_section
@@ -62,9 +62,8 @@ def lower(
         lowered = manager.exported_program(emitted.name)
         _check_symbols_survived(capture, lowered, emitted.name)
         conditions[emitted.name].update(conditions_of(lowered, capture.ranges))  # lowering may have asked for more
-        sections[emitted.name] = build_section(
-            emitted, lowered, capture, sizes[emitted.name], conditions[emitted.name], states
-        )
+        kept, capture.ranges = limits_of(conditions[emitted.name], capture.ranges)
+        sections[emitted.name] = build_section(emitted, lowered, capture, sizes[emitted.name], kept, states)
     return finished_file(manager, config, sections), sections
 
 

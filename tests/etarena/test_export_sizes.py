@@ -114,6 +114,13 @@ def test_conditions_of_the_model_are_checked(function, legal, illegal):
             method(torch.randn(size, 3))
 
 
+def test_conditions_on_one_size_become_its_limits():
+    model = Function(lambda self, x: x[2:5] * (2 if x.shape[0] < 50 else 3))
+    section = etarena.export(model, (torch.randn(6, 3),), dynamic_shapes=shapes_of({0: DYNAMIC})).plan()
+    assert [(symbol.min, symbol.max) for symbol in section.symbols] == [(5, 49)]
+    assert section.guards == []
+
+
 def test_a_program_exported_elsewhere_keeps_only_limits_above_two():
     model = Function(lambda self, x: self.linear(torch.relu(x)), linear=nn.Linear(4, 4))
     program = torch.export.export(model, (torch.randn(5, 4),), dynamic_shapes=shapes_of({0: DYNAMIC}))

@@ -126,7 +126,7 @@ class MemoryWalk:
         if operator.name == VIEW:
             return [call.args[0]], []
         if operator.name in WRITTEN_FIRST:
-            return self._tensors(call.args[1:]), [call.args[0]]
+            return self._tensors([index for index in call.args if index != call.args[0]]), [call.args[0]]
         if operator.name.startswith("executorch_prim::"):
             return self._tensors(call.args), []
         (schema,) = [
