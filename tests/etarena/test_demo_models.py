@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import etarena
 from etarena.demo import main as demo_main
 from etarena.demo.catalogue import make
-from etarena.demo.initialise import initialise, layer_scales
+from etarena.demo.initialise import fold_batch_norms, initialise, layer_scales
 from etarena.demo.inputs import PHOTOGRAPHS, VOCABULARY, photograph, tokenise, tokens
 from etarena.demo.models import MODELS, DemoModel, Size
 from etarena.demo.results import DemoResult, ModelResult
@@ -108,6 +108,18 @@ def test_initialise_revives_a_dead_network() -> None:
     assert model(x).abs().max() < 1e-20
     initialise(model, x)
     assert 0.2 < model(x).square().mean().sqrt() < 2
+
+
+def test_folding_batch_norms_changes_no_answer() -> None:
+    body = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.BatchNorm2d(8))
+    model = nn.Sequential(body, nn.Conv2d(8, 4, 1), nn.BatchNorm2d(4))
+    x = photograph("china", 20, 30)
+    initialise(model, x)
+    wanted = model(x)
+    assert fold_batch_norms(model) is model
+    assert relative_error(model(x), wanted) < 1e-5
+    # The second normalisation of the body follows no convolution and stays.
+    assert [name for name, layer in model.named_modules() if isinstance(layer, nn.BatchNorm2d)] == ["0.3"]
 
 
 def test_sizes_go_there_and_back() -> None:
