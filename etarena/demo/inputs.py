@@ -58,9 +58,8 @@ def photograph(name: str, height: int, width: int) -> Tensor:
         raise InputError(f"a photograph needs at least one pixel a side, not {height} x {width}")
     pixels = _normalised(name)
     smaller = height < pixels.shape[2] or width < pixels.shape[3]
-    return functional.interpolate(pixels, (height, width), mode="bilinear", antialias=smaller).clone(
-        memory_format=torch.contiguous_format
-    )
+    resized = functional.interpolate(pixels, (height, width), mode="bilinear", antialias=smaller)
+    return resized.clone(memory_format=torch.contiguous_format)
 
 
 @lru_cache
