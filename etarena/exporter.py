@@ -56,8 +56,15 @@ class ExportedModel:
         return self._methods[method]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file. It appears under its name only once it is complete; an older one is replaced."""
-        target = Path(path)
+        """Write the file. It appears under its name only once it is complete; an older one is replaced.
+
+        A symbolic link stays, and what it points at is written; a pipe or a device is written to, never replaced.
+        """
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():
+            with target.open("wb") as file:
+                file.write(self._buffer)
+            return
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:

@@ -47,7 +47,7 @@ def export(source: str, output: Path, backend: str, dynamic: tuple[str, ...]) ->
     with step("Exporting"):
         exported = _export(loaded, shapes, backend)
     exported.save(output)
-    return _answer(output, exported.plan("forward"))
+    return _answer(output, len(exported.buffer), exported.plan("forward"))
 
 
 def _shapes(source: Source, dynamic: list[str]) -> Any:
@@ -71,8 +71,7 @@ def _export(source: Source, shapes: Any, backend: str) -> Any:
     return etarena.export(source.model, source.args, source.kwargs or None, shapes, partitioners=partitioners)
 
 
-def _answer(output: Path, method: "Method") -> Answer:
-    nbytes = output.stat().st_size
+def _answer(output: Path, nbytes: int, method: "Method") -> Answer:
     data: dict[str, Any] = {"path": str(output), "bytes": nbytes, "methods": [describe_method(method)]}
 
     def show(console: Console) -> None:

@@ -1,6 +1,8 @@
 """What `export` refuses, and how it says so; saving and showing the result."""
 
+import os
 import stat
+import threading
 
 import pytest
 import torch
@@ -120,6 +122,30 @@ def test_save_writes_the_file_in_one_piece_with_ordinary_permissions(tmp_path):
     plain = tmp_path / "plain"
     plain.touch()
     assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+def test_save_keeps_a_link_and_writes_what_it_points_at(tmp_path):
+    exported = etarena.export(IDENTITY, (X,))
+    target, link = tmp_path / "model-1.pte", tmp_path / "model.pte"
+    target.write_bytes(b"older")
+    link.symlink_to(target.name)
+    exported.save(link)
+    assert link.is_symlink()
+    assert target.read_bytes() == exported.buffer
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model-1.pte", "model.pte"]
+
+
+def test_save_writes_to_a_pipe_and_never_replaces_it(tmp_path):
+    exported = etarena.export(IDENTITY, (X,))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    received = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    exported.save(pipe)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    reader.join(10)
+    assert received == [exported.buffer]
 
 
 def test_save_into_a_missing_folder_leaves_nothing_behind(tmp_path):
