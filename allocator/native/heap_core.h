@@ -56,7 +56,7 @@ typedef struct {
   uint32_t generation;
   uint32_t pins;   /* live: users that forbid rewinding it */
   bool scoped;     /* live: rewinding frees it */
-  char unused[11]; /* a node fills a cache line */
+  int64_t tag;   /* live: the owner's */
 } HeapNode;
 
 typedef struct {
@@ -120,6 +120,9 @@ int heap_resize(HeapCore* heap, HeapHandle handle, int64_t nbytes);
 /* heap_rewind frees the blocks made since heap_mark, newest first, of those that were given to heap_scope when made. */
 void heap_scope(HeapCore* heap, HeapHandle handle);
 static inline int64_t heap_mark(const HeapCore* heap) { return heap->allocations; }
+/* Whether nothing of that is pinned; and its youngest block, node 0 if there is none. */
+int heap_can_rewind(const HeapCore* heap, int64_t mark);
+HeapHandle heap_youngest_since(const HeapCore* heap, int64_t mark);
 int heap_rewind(HeapCore* heap, int64_t mark, int64_t* n_freed);
 
 /* The live block that starts at an offset: HEAP_OK or HEAP_NOT_LIVE. For indexed heaps. */
