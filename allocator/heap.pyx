@@ -56,7 +56,7 @@ cdef class Heap:
 
     cdef HeapHandle alloc(self, int64_t nbytes, int64_t alignment) noexcept nogil:
         cdef HeapHandle handle
-        if alignment <= self.core.granule and alignment > 0:
+        if 0 < alignment <= self.core.granule and alignment & (alignment - 1) == 0:
             handle = heap_alloc(&self.core, nbytes)
         else:
             handle = heap_alloc_aligned(&self.core, nbytes, alignment)
