@@ -6,6 +6,7 @@ PACKAGES := .venv/.packages
 BUILD := .venv/.build
 SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 PYTEST := $(VENV)/python -m pytest
+JOBS ?= 2
 
 .PHONY: all build test lint package fuzz bench demo clean
 all: build
@@ -21,7 +22,7 @@ $(BUILD): $(PACKAGES) setup.py $(SOURCES)
 	@touch $@
 
 test: build
-	$(PYTEST) -q $(ARGS)
+	$(PYTEST) -q -n $(JOBS) --dist loadfile --benchmark-disable $(ARGS)
 
 lint: build
 	PATH="$(CURDIR)/$(VENV):$$PATH" scripts/lint.sh
@@ -36,7 +37,7 @@ fuzz: build
 
 bench: build
 	@mkdir -p out
-	$(PYTEST) -q bench --benchmark-only --benchmark-json=out/bench.json $(ARGS)
+	$(PYTEST) -q bench --timeout=0 --benchmark-only --benchmark-json=out/bench.json $(ARGS)
 
 demo: build
 	$(VENV)/etarena demo --out out/demo $(ARGS)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from mmap import mmap
 
 from .errors import PlanError
 
@@ -11,7 +12,7 @@ MAGIC = b"\x93EtarenaPlan\r\n\x1a\n"
 DIGEST_SIZE = 32
 HEADER_SIZE = len(MAGIC) + DIGEST_SIZE
 
-Buffer = bytes | bytearray | memoryview
+Buffer = bytes | bytearray | memoryview | mmap
 
 
 def digest_positions(buffer: Buffer) -> Iterator[int]:

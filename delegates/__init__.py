@@ -1,0 +1,1 @@
+"""How backends meet the arena: installed as ``etarena.delegates``."""

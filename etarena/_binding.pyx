@@ -139,7 +139,8 @@ cdef class ShapeBinder:
                     )
         for guard in self.section.guards:
             if registers[guard.register] == 0:
-                raise ShapeError(f"the input sizes break a condition of the model: {guard.text}{self.sizes_text(registers)}")
+                sizes = self.sizes_text(registers)
+                raise ShapeError(f"the input sizes break a condition of the model: {guard.text}{sizes}")
         return 0
 
     cdef int measure(self, BoundShape bound, const int64_t* registers) except -1:
@@ -211,6 +212,6 @@ cdef class ShapeBinder:
     cdef object too_large(self, int position, const int64_t* registers):
         shape = [registers[self.registers[self.start[position] + i]] for i in range(self.rank[position])]
         return SizeOverflowError(
-            f"value {self.section.values[position].name!r} would have shape {shape}: ExecuTorch sizes and strides end at "
+            f"value {self.section.values[position].name!r} would have shape {shape}: ExecuTorch's sizes end at "
             f"2**31 - 1 and bytes at 2**62; use smaller inputs{self.sizes_text(registers)}"
         )

@@ -21,7 +21,7 @@ cdef class InputReader:
     cdef list copies                    # ledger entries
 
     cdef int read(self, object inputs) except -1
-    cdef int read_tensor(self, object entry, object value) except -1
+    cdef int read_one(self, object entry, object value) except -1
     cdef int read_number(self, object entry, object value) except -1
     cdef object copy_cause(self, object entry, object tensor)
     cdef int copy_unreadable(self, BoundShape bound, Arena arena) except -1

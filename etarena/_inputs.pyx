@@ -5,7 +5,7 @@ A tensor is copied only where the runtime could not read it: another layout than
 multiple of the item's size, or an end at the edge of mapped memory when delegates read past it. Every copy is counted.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, uint8_t
 from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
@@ -80,13 +80,13 @@ cdef class InputReader:
         for value in inputs:
             entry = entries[self.position]
             if self.binder.input_values[self.position] >= 0:
-                self.read_tensor(entry, value)
+                self.read_one(entry, value)
             else:
                 self.read_number(entry, value)
             self.position += 1
         return 0
 
-    cdef int read_tensor(self, object entry, object value) except -1:
+    cdef int read_one(self, object entry, object value) except -1:
         cdef DLTensor* view = &self.views[self.position]
         cdef int start = self.binder.key_start[self.position]
         cdef int slot = self.binder.input_values[self.position]
@@ -185,7 +185,8 @@ cdef class InputReader:
     cdef int write_back(self) except -1:
         """Bring what the method wrote into copies back into the caller's tensors."""
         for tensor, dense, name in self.write_backs:
-            self.copies.append(allow_copy(f"the method's writes to input {name!r} go back into its own layout", dense.nbytes))
+            cause = f"the method's writes to input {name!r} go back into its own layout"
+            self.copies.append(allow_copy(cause, dense.nbytes))
             tensor.detach().copy_(dense)
         return 0
 

@@ -27,6 +27,7 @@ cdef class PlannedMethod:
     cdef vector[int64_t] current_key
     cdef vector[char*] addresses          # of every value at the last rebind
     cdef vector[char*] fixed              # of states and constants; NULL for everything else
+    cdef vector[int64_t] fixed_bytes      # how much memory is there
     cdef tuple labels
     cdef tuple scratch_outside
     cdef int64_t state_bytes

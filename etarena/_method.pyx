@@ -15,7 +15,6 @@ from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
-from etarena.allocator.arena cimport Arena
 
 from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError
@@ -77,19 +76,30 @@ cdef class PlannedMethod:
             if found is not None and found[2] != tuple(value.dim_order):
                 raise PlanError(f"values[{value.index}].dim_order is {value.dim_order}, the program has {found[2]}")
         self.native.attach(indices.data(), ranks.data(), dtypes.data(), <int> indices.size())
+        self.check_nothing_is_missing()
         self.addresses.assign(len(section.values), <char*> NULL)
         self.fixed.assign(len(section.values), <char*> NULL)
+        self.fixed_bytes.assign(len(section.values), 0)
         for position, value in enumerate(section.values):
             if value.storage == position and value.kind == Kind.CONSTANT:
-                self.fixed[position] = <char*> <size_t> self.native.tensor(value.index)[4]
+                found = self.native.tensor(value.index)
+                self.fixed[position], self.fixed_bytes[position] = <char*> <size_t> found[4], found[5]
         self.state_bytes = 0
         for state in section.states:
             block = self.program.state_block(section, state)
-            self.fixed[state.value] = <char*> <size_t> block.address
+            self.fixed[state.value], self.fixed_bytes[state.value] = <char*> <size_t> block.address, block.nbytes
             self.state_bytes += block.nbytes
         self.native.mark_inputs_set()
         self.current = None
         return 0
+
+    def check_nothing_is_missing(self):
+        """Every tensor that the file gives no memory must be one that the plan section gives some."""
+        known = {value.index for value in self.section.values}
+        for index in range(self.native.values):
+            found = self.native.tensor(index)
+            if found is not None and found[4] == 0 and found[5] > 0 and index not in known:
+                raise PlanError(f"values: the program's value {index} has no memory and the plan section lacks it")
 
     def execute(self, inputs, outputs=None):
         """Run the method.
@@ -160,7 +170,8 @@ cdef class PlannedMethod:
                 raise InputTypeError(f"input {name!r} is missing; the method's inputs are {', '.join(names)}")
             inputs.append(kwargs.pop(name))
         if kwargs:
-            raise InputTypeError(f"{next(iter(kwargs))!r} is no further input; the method's inputs are {', '.join(names)}")
+            extra = next(iter(kwargs))
+            raise InputTypeError(f"{extra!r} is no further input; the method's inputs are {', '.join(names)}")
         return self.execute(inputs)
 
     cdef BoundShape choose_plan(self):
@@ -190,6 +201,11 @@ cdef class PlannedMethod:
         cdef char* base = self.arena.base_address
         self.current = None
         for position in range(<int> self.addresses.size()):
+            if self.fixed[position] != NULL and bound.nbytes[position] > self.fixed_bytes[position]:
+                raise PlanError(
+                    f"values[{position}].sizes: {self.section.values[position].name!r} takes {bound.nbytes[position]} "
+                    f"bytes, its memory has {self.fixed_bytes[position]}"
+                )
             # Inputs and outputs get theirs for each run; until then any valid address will do.
             self.addresses[position] = base if self.fixed[position] == NULL else self.fixed[position]
         for i in range(<int> self.binder.planned.size()):

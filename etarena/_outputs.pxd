@@ -14,7 +14,7 @@ cdef class OutputWriter:
     cdef ShapeBinder binder
     cdef Arena arena
     cdef BoundShape bound               # of the call in progress
-    cdef list given                     # of the call in progress: the caller's tensors or Nones; None when none were given
+    cdef list given                     # of the call in progress: the caller's tensors or Nones; None without any
     cdef vector[int32_t] owners         # positions of the values whose memory goes to the caller
     cdef vector[int32_t] members        # positions of the other values that use that memory
     cdef vector[HeapShare*] shares      # of the call in progress, one an owner; NULL: the caller gave memory

@@ -71,10 +71,11 @@ cdef class OutputWriter:
         if entry.value < 0:
             raise InputTypeError(f"output {position} is a number: pass None for it")
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
-            raise InputTypeError(f"output {position} needs a dense CPU torch.Tensor or None, got {type(tensor).__name__}")
+            kind = type(tensor).__name__
+            raise InputTypeError(f"output {position} needs a dense CPU torch.Tensor or None, got {kind}")
         expected = dtype_name(self.section.values[entry.value].dtype)
         if str(tensor.dtype) != f"torch.{expected}":
-            raise InputTypeError(f"the tensor for output {position} has dtype {tensor.dtype}, the output has {expected}")
+            raise InputTypeError(f"the tensor for output {position} has dtype {tensor.dtype}, the output {expected}")
 
     cdef int point(self, BoundShape bound, NativeMethod native, list inputs) except -1:
         """Give every output's owner memory: the caller's where it can be written directly, else a fresh block."""

@@ -137,12 +137,14 @@ cdef class NativeMethod:
     @property
     def inputs(self):
         """Value index of each input."""
-        return [(<MethodHandle*> self.c_obj).input_value(position) for position in range((<MethodHandle*> self.c_obj).inputs())]
+        handle = <MethodHandle*> self.c_obj
+        return [handle.input_value(position) for position in range(handle.inputs())]
 
     @property
     def outputs(self):
         """Value index of each output."""
-        return [(<MethodHandle*> self.c_obj).output_value(position) for position in range((<MethodHandle*> self.c_obj).outputs())]
+        handle = <MethodHandle*> self.c_obj
+        return [handle.output_value(position) for position in range(handle.outputs())]
 
     @property
     def values(self):

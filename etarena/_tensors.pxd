@@ -63,7 +63,7 @@ cdef extern from "heap_share.h" namespace "etarena" nogil:
 
 # Readers of the caller's tensors.
 cdef object as_torch_tensor(object value, str name)                    # any array-like, as a tensor on the same memory
-cdef int read_tensor(object tensor, str name, DLTensor* out) except -1 # a torch.Tensor, which the caller keeps
+cdef int read_tensor(object tensor, str name, DLTensor* out) except -1  # a torch.Tensor, which the caller keeps
 cdef int dtype_code(DLDataType dtype) noexcept nogil                   # ExecuTorch ScalarType, -1 when there is none
 cdef bint has_layout(const DLTensor* tensor, const uint8_t* dim_order) noexcept nogil
 cdef bint readable_behind(const void* address, size_t nbytes) noexcept nogil

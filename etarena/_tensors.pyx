@@ -56,7 +56,10 @@ cdef int dtype_code(DLDataType dtype) noexcept nogil:
     if dtype.code == DLPACK_FLOAT:
         return 6 if dtype.bits == 32 else 5 if dtype.bits == 16 else 7 if dtype.bits == 64 else -1
     if dtype.code == DLPACK_INT:
-        return 4 if dtype.bits == 64 else 3 if dtype.bits == 32 else 2 if dtype.bits == 16 else 1 if dtype.bits == 8 else -1
+        return (
+            4 if dtype.bits == 64 else 3 if dtype.bits == 32 else 2 if dtype.bits == 16
+            else 1 if dtype.bits == 8 else -1
+        )
     if dtype.code == DLPACK_UINT:
         return (
             0 if dtype.bits == 8 else 27 if dtype.bits == 16 else 28 if dtype.bits == 32

@@ -34,7 +34,7 @@ class Capture:
     names : dict
         The user's name for a symbol, where there is one.
     input_sizes : dict
-        Sizes of each tensor input by placeholder name; of an int input, the one "size".
+        Sizes of each input by its name, in order; of an int input, the one "size".
     """
 
     program: ExportedProgram
@@ -74,29 +74,52 @@ def capture_program(program: ExportedProgram) -> Capture:
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor` in a layout that a program can declare: contiguous or channels-last."""
-    is_dense = tensor.layout is torch.strided and (
-        tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
-    )
-    return tensor if is_dense else tensor.contiguous()
+    """`tensor` in a layout that a program can declare: contiguous, or channels-last where that differs."""
+    if tensor.layout is not torch.strided:
+        return tensor
+    if tensor.is_contiguous():
+        is_canonical = tensor.stride() == torch.empty(tensor.shape, device="meta").stride()
+        return tensor if is_canonical else tensor.clone(memory_format=torch.contiguous_format)
+    is_channels_last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    return tensor if is_channels_last else tensor.contiguous()
 
 
 def first_lines(error: Exception, limit: int = 1000) -> str:
     """The part of torch's message that a user can act on: the text before its internals."""
     text = str(error).strip() or type(error).__name__
-    for internal in ("\nFrom user code", "\nThe error above", "\nFor more information", "\nframework stack", "\nWhile executing"):
-        text = text.split(internal)[0]
+    for internal in ("From user code", "The error above", "For more information", "framework stack", "While executing"):
+        text = text.split(f"\n{internal}")[0]
     return text if len(text) <= limit else text[:limit].rstrip() + " ..."
 
 
 def _capture(program: ExportedProgram, names: dict[sympy.Symbol, str], least: int) -> Capture:
     _refuse_data_dependent_sizes(program)
+    _simplify_structures(program)
     ranges = {}
     for symbol, span in program.range_constraints.items():
         if isinstance(symbol, sympy.Symbol):
             low = _bound(span.lower, 0)
             ranges[symbol] = (0 if low <= least else low, _bound(span.upper, INT64_MAX))
     return Capture(program, ranges, names, input_sizes(program))
+
+
+def _simplify_structures(program: ExportedProgram) -> None:
+    """Make structures that ExecuTorch cannot write into a file (``torch.return_types``, dataclasses) tuples.
+
+    They only say how the flat inputs and outputs of a program belong together.
+    """
+    signature = program.module_call_graph[0].signature
+    if signature is not None:
+        signature.in_spec, signature.out_spec = map(_plain, (signature.in_spec, signature.out_spec))
+
+
+def _plain(spec: pytree.TreeSpec) -> pytree.TreeSpec:
+    if spec.is_leaf():
+        return spec
+    children = [_plain(child) for child in spec.children()]
+    if spec.type in (tuple, list, dict):
+        return pytree.TreeSpec(spec.type, spec.context, children)
+    return pytree.TreeSpec(tuple, None, children)
 
 
 def _bound(limit: sympy.Expr, infinite: int) -> int:
@@ -116,9 +139,9 @@ def _refuse_data_dependent_sizes(program: ExportedProgram) -> None:
                 for symbol in sorted(free_unbacked_symbols(value), key=str):
                     source = origin.get(symbol, f"{node.target} ({node.name})")
                     raise ExportError(
-                        f"the size of {node.name!r} depends on data: {source} introduces {symbol}. Sizes that are known "
-                        "only while the model runs are not supported yet; compute them outside the model and pass them "
-                        "as sizes of inputs"
+                        f"the size of {node.name!r} depends on data: {source} introduces {symbol}. Sizes that are "
+                        "known only while the model runs are not supported yet; compute them outside the model and "
+                        "pass them as sizes of inputs"
                     )
 
 
@@ -132,10 +155,12 @@ def _dim_names(
     """Symbols that have a ``Dim`` with a name, found at the size that is just that symbol (or a multiple of it)."""
     if not dynamic_shapes:
         return {}
-    declared: list[list[tuple[int, str]]] = []
+    declared: list[list[tuple[int, Any]]] = []
 
     def collect(_path: Any, value: Any, shape: Any = None) -> None:
-        dims = shape.items() if isinstance(shape, Mapping) else enumerate(shape or ()) if not _is_dim(shape) else [(0, shape)]
+        if _is_dim(shape):
+            shape = (shape,)
+        dims = shape.items() if isinstance(shape, Mapping) else enumerate(shape or ())
         declared.append([(dim, size) for dim, size in dims if _is_dim(size)])
 
     combined = _combine_args(model, args, kwargs)
@@ -152,7 +177,8 @@ def _dim_names(
             expr = sizes.get(placeholder, ())
             symbols = getattr(expr[dim] if dim < len(expr) else None, "free_symbols", ())
             if len(symbols) == 1:
-                names.setdefault(next(iter(symbols)), getattr(size, "root", size).__name__)
+                root: Any = getattr(size, "root", size)  # of a derived size such as 2 * d
+                names.setdefault(next(iter(symbols)), str(root.__name__))
     return names
 
 

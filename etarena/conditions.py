@@ -10,15 +10,14 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from .traced import Size, expression, fake_tensors
 
-__all__ = ["Condition", "conditions_of"]
-
-Condition = tuple[sympy.Basic, str]
+__all__ = ["conditions_of", "limits_of"]
 
 # Programs that were traced without `size_oblivious_tracing` carry conditions with which torch and ExecuTorch chose a
 # layout or a path. The function that asked is named by the condition itself.
 LAYOUT_FUNCTIONS = frozenset(
     {
         "__lt__",  # dim_order_from_stride compares strides
+        "_is_nhwc_tensor",
         "_reshape_view_helper_core_alg",
         "_view_unbacked_meta",
         "check_contiguous_sizes_strides",
@@ -36,15 +35,13 @@ LAYOUT_FUNCTIONS = frozenset(
 )
 
 
-def conditions_of(program: ExportedProgram, ranges: Mapping[sympy.Symbol, tuple[int, int]]) -> list[Condition]:
-    """Conditions as (expression over symbols, text), without those that always hold within `ranges`.
-
-    To be called before lowering, which adds conditions of its own that are about layouts.
+def conditions_of(program: ExportedProgram, ranges: Mapping[sympy.Symbol, tuple[int, int]]) -> dict[sympy.Basic, str]:
+    """Conditions, each with its text, without those that always hold within `ranges`.
 
     Parameters
     ----------
     program : ExportedProgram
-        In the ATen dialect.
+        Before lowering, or after it: lowering can add conditions, and loses the ``squeeze`` that one comes from.
     ranges : mapping of sympy.Symbol to (int, int)
         Smallest and largest legal value of each symbol.
     """
@@ -55,7 +52,37 @@ def conditions_of(program: ExportedProgram, ranges: Mapping[sympy.Symbol, tuple[
         for part in sympy.And.make_args(environment.replace(expr) if environment is not None else expr):
             if part.free_symbols and part.free_symbols <= set(spans) and not _always(part, spans):
                 found.setdefault(part, str(part))
-    return list(found.items())
+    return found
+
+
+def limits_of(
+    conditions: Mapping[sympy.Basic, str], ranges: Mapping[sympy.Symbol, tuple[int, int]]
+) -> tuple[dict[sympy.Basic, str], dict[sympy.Symbol, tuple[int, int]]]:
+    """Take conditions such as ``n >= 5`` as limits of the symbol: they make the clearer message.
+
+    Returns
+    -------
+    conditions : dict
+        Those that are left.
+    ranges : dict
+        `ranges`, narrowed.
+    """
+    narrowed = dict(ranges)
+    for expr in conditions:
+        one_sided = isinstance(expr, sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt) and len(expr.free_symbols) == 1
+        comparison = expr.reversed if one_sided and expr.lhs.is_Integer else expr
+        if not one_sided or not comparison.lhs.is_Symbol or not comparison.rhs.is_Integer:
+            continue
+        symbol, limit = comparison.lhs, int(comparison.rhs)
+        low, high = narrowed[symbol]
+        if isinstance(comparison, sympy.Ge | sympy.Gt):
+            low = max(low, limit + isinstance(comparison, sympy.Gt))
+        else:
+            high = min(high, limit - isinstance(comparison, sympy.Lt))
+        if low <= high:
+            narrowed[symbol] = (low, high)
+    spans = {symbol: ValueRanges(low, high) for symbol, (low, high) in narrowed.items()}
+    return {expr: text for expr, text in conditions.items() if not _always(expr, spans)}, narrowed
 
 
 def shape_environment(program: ExportedProgram) -> ShapeEnv | None:

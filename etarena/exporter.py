@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from executorch.exir.backend.partitioner import Partitioner
@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 
 from .allocator import plan
 from .allocator.errors import Error, ExportError, InputError, InputTypeError
+from .allocator.sizes import Opcode
 from .capture import Capture, capture_model, capture_program, first_lines
 from .lowering import lower
 from .oblivious import size_oblivious_tracing
@@ -20,7 +21,7 @@ from .quiet import quiet
 
 __all__ = ["ExportedModel", "export"]
 
-Model = torch.nn.Module | ExportedProgram
+Model: TypeAlias = torch.nn.Module | ExportedProgram
 
 
 class ExportedModel:
@@ -170,10 +171,10 @@ def _method_name(name: object) -> str:
 
 
 def _method(name: str, entry: Any) -> tuple[Any, Any, Any, Any]:
-    parts = entry if isinstance(entry, tuple) else (entry,)
-    if len(parts) > 4:
+    parts = list(entry) if isinstance(entry, tuple) else [entry]
+    if not 1 <= len(parts) <= 4:
         raise InputError(f"method {name!r}: expected (module, args, kwargs, dynamic_shapes), got {len(parts)} entries")
-    model, args, kwargs, dynamic_shapes = (*parts, *[None] * (4 - len(parts)))
+    model, args, kwargs, dynamic_shapes = parts + [None] * (4 - len(parts))
     if isinstance(model, ExportedProgram):
         if args is not None or kwargs is not None or dynamic_shapes is not None:
             raise InputError(f"method {name!r}: an ExportedProgram has its example inputs and dynamic shapes inside")
@@ -208,13 +209,22 @@ def _partitioners(partitioners: Any, methods: Mapping[str, Any]) -> dict[str, li
 def _input_text(method: plan.Method, item: plan.Input) -> str:
     if item.scalar is not plan.Scalar.TENSOR:
         return f"{item.name}: {item.scalar.name.lower()}"
-    constants = {len(method.symbols) + i: step.a for i, step in enumerate(method.size_code)}
-    sizes = method.values[item.value].sizes
-    texts = [
-        method.symbols[register].name if register < len(method.symbols) else str(constants[register])
-        for register in sizes
-    ]
-    return f"{item.name}[{', '.join(texts)}]"
+    sizes = ", ".join(_size_text(method, register) for register in method.values[item.value].sizes)
+    return f"{item.name}[{sizes}]"
+
+
+def _size_text(method: plan.Method, register: int) -> str:
+    """A size in words: a symbol's name, a number, sums and products of these; "..." for anything else."""
+    if register < len(method.symbols):
+        return method.symbols[register].name
+    step = method.size_code[register - len(method.symbols)]
+    if step.opcode == Opcode.CONST:
+        return str(step.a)
+    sign = {Opcode.ADD: " + ", Opcode.SUB: " - ", Opcode.MUL: "*"}.get(Opcode(step.opcode))
+    if sign is None:
+        return "..."
+    parts = [_size_text(method, step.a), _size_text(method, step.b)]
+    return sign.join(sorted(parts, key=lambda part: not part.isdigit()) if sign == "*" else parts)
 
 
 def _umask() -> int:

@@ -60,7 +60,8 @@ def native_failure(action: str, code: int, log: str, labels: Sequence[str] = ())
     RuntimeFailure
         To be raised; carries the code, its name, the instruction and the operator where they are known.
     """
-    instruction, operator = None, None
+    instruction: int | None = None
+    operator: str | None = None
     if found := _KERNEL_CALL.search(log):
         instruction, operator = int(found[1]), found[2]
     elif found := _DELEGATE_CALL.search(log):
@@ -70,7 +71,11 @@ def native_failure(action: str, code: int, log: str, labels: Sequence[str] = ())
     name = ERROR_NAMES.get(code, f"unknown error 0x{code:x}")
     place = "" if instruction is None else f" at instruction {instruction} ({operator})"
     reason = log.strip().split("\n")[0] if log.strip() else "the runtime gave no reason"
-    failure = RuntimeFailure(f"{action} failed{place}: ExecuTorch error {name}: {reason}")
-    failure.code, failure.code_name = code, name
-    failure.instruction, failure.operator, failure.log = instruction, operator, log
-    return failure
+    return RuntimeFailure(
+        f"{action} failed{place}: ExecuTorch error {name}: {reason}",
+        code=code,
+        code_name=name,
+        instruction=-1 if instruction is None else instruction,
+        operator=operator or "",
+        log=log,
+    )

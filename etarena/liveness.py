@@ -12,12 +12,13 @@ else the uses of the destination count as uses of every source that can reach it
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 __all__ = ["Lifetimes", "MovedOutputError", "Step", "analyse"]
 
 
 class MovedOutputError(Exception):
-    """An output of the method would point at one of several memories, depending on the branch taken; `value` names it."""
+    """An output would point at one of several memories, depending on the branch taken; `value` is its index."""
 
     def __init__(self, value: int) -> None:
         super().__init__(f"value {value} is an output that a move points at memory which something else still uses")
@@ -77,7 +78,7 @@ class _Move:
 
 @dataclass
 class _Storages:
-    """Disjoint sets of values, each with the positions at which it is touched. The owner of a set is found by `root`."""
+    """Disjoint sets of values, each with the positions at which it is touched; `root` finds the owner of a set."""
 
     fixed: Collection[int]
     parent: dict[int, int] = field(default_factory=dict)
@@ -179,7 +180,7 @@ def _can_join(group: list[_Move], storages: _Storages, tensors: Mapping[int, Has
     if any(max(storages.touched[source]) > move.position for source, move in zip(sources, group, strict=True)):
         return False
     spans = sorted((min(storages.touched[source]), move.position) for source, move in zip(sources, group, strict=True))
-    if any(end >= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False)):
+    if any(end >= start for (_, end), (start, _) in pairwise(spans)):
         return False
     return all(position > spans[-1][1] for position in storages.touched[destination])
 
@@ -202,9 +203,9 @@ def _spread_uses(reaching: list[_Move], storages: _Storages) -> None:
             source |= destination
             changed |= len(source) > size
     for move in reaching:
-        destination = storages.root(move.destination)
-        first = min(other.position for other in reaching if storages.root(other.destination) == destination)
-        storages.touched[destination] = {position for position in storages.touched[destination] if position < first}
+        root = storages.root(move.destination)
+        first = min(other.position for other in reaching if storages.root(other.destination) == root)
+        storages.touched[root] = {position for position in storages.touched[root] if position < first}
 
 
 def _lives(storages: _Storages, n_steps: int, outputs: Collection[int]) -> dict[int, tuple[int, int]]:

@@ -12,8 +12,9 @@ from torch.export.graph_signature import InputKind, OutputKind
 from .allocator import plan
 from .allocator.errors import ExportError
 from .capture import Capture
-from .conditions import conditions_of
+from .conditions import conditions_of, limits_of
 from .embed import finished_file
+from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .section import build_section
 from .traced import input_sizes
 from .unplanned import CopyBranchResults, LeaveUnplanned, NamedSizes, PlaceholderShapes
@@ -47,7 +48,7 @@ def lower(
     states = _states({name: edge.exported_program(name) for name in captures})
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
-        passes=[CopyBranchResults()],
+        passes=[ReplaceMissingKernels(), MatchDimOrders(), CopyBranchResults()],
         memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states)) for name in captures},
         sym_shape_eval_pass=dict.fromkeys(captures, PlaceholderShapes()),
         emit_mutable_buffer_names=True,
@@ -60,9 +61,9 @@ def lower(
         capture = captures[emitted.name]
         lowered = manager.exported_program(emitted.name)
         _check_symbols_survived(capture, lowered, emitted.name)
-        sections[emitted.name] = build_section(
-            emitted, lowered, capture, sizes[emitted.name], conditions[emitted.name], states
-        )
+        conditions[emitted.name].update(conditions_of(lowered, capture.ranges))  # lowering may have asked for more
+        kept, capture.ranges = limits_of(conditions[emitted.name], capture.ranges)
+        sections[emitted.name] = build_section(emitted, lowered, capture, sizes[emitted.name], kept, states)
     return finished_file(manager, config, sections), sections
 
 
@@ -89,8 +90,8 @@ def _states(programs: Mapping[str, ExportedProgram]) -> dict[str, torch.Tensor]:
             known = states.setdefault(spec.target, tensor)
             if (known.shape, known.dtype) != (tensor.shape, tensor.dtype):
                 raise ExportError(
-                    f"method {method!r} has buffer {spec.target!r} as {tensor.dtype}{list(tensor.shape)}, another method "
-                    f"as {known.dtype}{list(known.shape)}; buffers with one name are one state: rename one of them"
+                    f"method {method!r} has buffer {spec.target!r} as {tensor.dtype}{list(tensor.shape)}, another "
+                    f"method as {known.dtype}{list(known.shape)}; buffers with one name are one state: rename one"
                 )
     return states
 
@@ -111,9 +112,8 @@ def _drop_allocations(program: Program) -> None:
 
 def _check_symbols_survived(capture: Capture, lowered: ExportedProgram, method: str) -> None:
     """Lowering may turn a symbol into the number it had in the example, silently: a file that only runs there."""
-    after = input_sizes(lowered)
-    for name, sizes in capture.input_sizes.items():
-        for dim, (was, now) in enumerate(zip(sizes, after.get(name, sizes), strict=False)):
+    for (name, sizes), after in zip(capture.input_sizes.items(), input_sizes(lowered).values(), strict=True):
+        for dim, (was, now) in enumerate(zip(sizes, after, strict=True)):
             if not isinstance(was, int) and isinstance(now, int):
                 raise ExportError(
                     f"method {method!r}: size {dim} of input {name!r} may vary in the exported program ({was}), but "

@@ -2,26 +2,29 @@
 
 Torch normally takes "is this size 1?" for answered by the example and specialises on it. Its setting
 ``backed_size_oblivious`` stops most of that, but kernels that choose a layout or a path (``linear`` folding its batch,
-``matmul``, convolution picking a memory format) still ask, and each question becomes a condition of the program: one that
-the model does not need and that refuses size 1. While a model is captured and lowered here, questions of that kind that
-come from torch's own code are answered "more than one" without leaving a condition. Questions of the model's own code are
-recorded as ever.
+``matmul``, convolution picking a memory format) still ask, and each question becomes a condition of the program that
+the model does not need and that refuses size 1. While a model is captured and lowered here, questions of that kind
+that come from torch's own code are answered "more than one" without leaving a condition. Questions of the model's own
+code are recorded as ever.
 
 A broadcast needs no condition either: where sizes may be 1, torch also records that they are equal to their partners.
-Only ``squeeze`` gives another result at size 1; see `symbols.squeeze_conditions`.
+Only ``squeeze`` gives another result at size 1; `conditions` adds that one.
 """
 
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
 import torch.fx.experimental._config as symbolic_shapes_config
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 __all__ = ["size_oblivious_tracing"]
 
@@ -44,12 +47,12 @@ def size_oblivious_tracing() -> Iterator[None]:
 
     # Conditions name the code that asked: let torch skip this function when it looks for that code.
     evaluate_expr.__code__ = evaluate_expr.__code__.replace(co_filename=original.__code__.co_filename)
-    ShapeEnv.evaluate_expr = evaluate_expr  # type: ignore[method-assign]
+    ShapeEnv.evaluate_expr = evaluate_expr
     try:
         with symbolic_shapes_config.patch(backed_size_oblivious=True):
             yield
     finally:
-        ShapeEnv.evaluate_expr = original  # type: ignore[method-assign]
+        ShapeEnv.evaluate_expr = original
 
 
 def _more_than_one(expr: sympy.Basic) -> sympy.Basic | None:
@@ -61,7 +64,8 @@ def _more_than_one(expr: sympy.Basic) -> sympy.Basic | None:
     if not expr.rhs.is_Integer:
         return None
     limit = int(expr.rhs)
-    if isinstance(expr, sympy.Eq | sympy.Ne) and limit == 1:
+    # A stride of 4 * n that is compared with 4 asks the same.
+    if isinstance(expr, sympy.Eq | sympy.Ne) and limit == expr.lhs.as_coeff_Mul()[0]:
         return sympy.true if isinstance(expr, sympy.Ne) else sympy.false
     if (isinstance(expr, sympy.Gt) and limit == 1) or (isinstance(expr, sympy.Ge) and limit == 2):
         return sympy.true
@@ -73,7 +77,7 @@ def _more_than_one(expr: sympy.Basic) -> sympy.Basic | None:
 def _is_asked_by_torch() -> bool:
     """Whether the code that asks, past the machinery of symbols, belongs to torch."""
     machinery = symbolic_shapes.uninteresting_files() | {__file__}
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in machinery:
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(TORCH_ROOT)

@@ -13,12 +13,14 @@ from .allocator.errors import Error, InputTypeError, PlanError
 from .libraries import load_libraries
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer
+    from typing import TypeAlias
+
+    from typing_extensions import Buffer
 
     from ._method import PlannedMethod
     from .stock_method import StockMethod
 
-    Method = PlannedMethod | StockMethod
+    Method: TypeAlias = PlannedMethod | StockMethod
 
 __all__ = ["Method", "Program", "default_arena", "load"]
 
@@ -65,7 +67,7 @@ def load(source: str | os.PathLike[str] | Buffer, arena: Arena | None = None, *,
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
                 raise PlanError(f"{path} is empty: it is not a .pte program")
-            data: Buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            data: mmap.mmap | memoryview = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     else:
         try:
             data = memoryview(source).cast("B")
@@ -85,7 +87,7 @@ class Program:
         Where the activations, results and state of its methods live.
     """
 
-    def __init__(self, data: Buffer, arena: Arena, plan_cache: int) -> None:
+    def __init__(self, data: mmap.mmap | memoryview, arena: Arena, plan_cache: int) -> None:
         load_libraries()
         from ._runtime import NativeProgram
 
@@ -101,7 +103,9 @@ class Program:
     def _check_sections(self, sections: int) -> None:
         expected = sum(PLAN_BACKEND in self.native.describe(name)[1] for name in self.method_names)
         if expected != sections:
-            raise PlanError(f"the file names {expected} plan sections and holds {sections}: it is damaged, export it again")
+            raise PlanError(
+                f"the file names {expected} plan sections and holds {sections}: it is damaged, export it again"
+            )
 
     @property
     def method_names(self) -> list[str]:
@@ -150,7 +154,9 @@ class Program:
             block = self._states[state.name] = self.arena.alloc(nbytes)
             memoryview(block).cast("B")[:] = bytes(state.initial) or bytes(nbytes)
         if block.nbytes != nbytes:
-            raise PlanError(f"states[{state.name!r}]: two methods disagree about its size: {block.nbytes}, {nbytes} bytes")
+            raise PlanError(
+                f"states[{state.name!r}]: two methods disagree about its size: {block.nbytes}, {nbytes} bytes"
+            )
         return block
 
     def __repr__(self) -> str:

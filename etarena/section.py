@@ -1,4 +1,4 @@
-"""The plan section of one emitted method: values, storages and lifetimes, symbols and guards, inputs, outputs, state."""
+"""The plan section of one emitted method: values with storages and lifetimes, symbols, inputs, outputs, state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,6 @@ from torch.export.graph_signature import OutputKind
 from .allocator import plan
 from .allocator.errors import ExportError
 from .capture import Capture
-from .conditions import Condition
 from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
 from .symbols import InputSize, Registers, bind_symbols, name_symbols
@@ -39,8 +38,8 @@ class _Emitted:
 
     def expressions(self, index: int) -> list[Size]:
         """Sizes of a tensor with symbols."""
-        tensor = self.tensors[index]
-        return self.sizes.tensors.get(self.name(index), list(tensor.sizes)) if index not in self.constants else list(tensor.sizes)
+        numbers = list(self.tensors[index].sizes)
+        return numbers if index in self.constants else self.sizes.tensors.get(self.name(index), numbers)
 
     def name(self, index: int) -> str:
         """Name of a tensor: its graph node, its mutable buffer, or its constant."""
@@ -55,7 +54,7 @@ def build_section(
     program: ExportedProgram,
     capture: Capture,
     sizes: NamedSizes,
-    conditions: Sequence[Condition],
+    conditions: Mapping[sympy.Basic, str],
     states: Mapping[str, torch.Tensor],
 ) -> plan.Method:
     """Describe one method to the run-time planner.
@@ -70,8 +69,8 @@ def build_section(
         The method before lowering.
     sizes : NamedSizes
         Symbolic sizes by tensor name.
-    conditions : sequence of (expression, text)
-        What the model asked about its sizes.
+    conditions : mapping of sympy.Basic to str
+        What must be true of the sizes, and the words for it.
     states : mapping of str to torch.Tensor
         Start values of the mutable buffers of the whole program.
 
@@ -97,7 +96,7 @@ def build_section(
         if isinstance(_value(node), int | torch.SymInt) and not isinstance(_value(node), bool):
             registers.want(expression(_value(node)))
     known = set(symbols)
-    kept = [(expr, text) for expr, text in conditions if expr.free_symbols <= known]
+    kept = [(expr, text) for expr, text in conditions.items() if expr.free_symbols <= known]
     for expr, _ in kept:
         registers.want(expr)
     registers.compile()
@@ -108,12 +107,15 @@ def build_section(
         name=emitted.name,
         instructions=len(method.steps),
         labels=[step.label for step in method.steps],
-        symbols=[plan.Symbol(name, *capture.ranges.get(s, (0, INT64_MAX))) for s, name in zip(symbols, names, strict=True)],
+        symbols=[
+            plan.Symbol(name, *capture.ranges.get(symbol, (0, INT64_MAX)))
+            for symbol, name in zip(symbols, names, strict=True)
+        ],
         bindings=bind_symbols(symbols, input_sizes),
         size_code=registers.code,
         guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in kept],
         values=[_describe(method, index, lifetimes, position, outputs, registers) for index in listed],
-        inputs=_inputs(method, position, symbols),
+        inputs=_inputs(method, position, symbols, list(capture.input_sizes)),
         outputs=_outputs(method, position, results, registers),
         states=[
             plan.State(name, position[index], start_value(states[name]))
@@ -155,9 +157,7 @@ def _read(
 
 
 def _analyse(method: _Emitted, outputs: list[int], fixed: set[int]) -> Lifetimes:
-    layout = {
-        index: (tensor.scalar_type, tuple(method.expressions(index))) for index, tensor in method.tensors.items()
-    }
+    layout = {index: (tensor.scalar_type, tuple(method.expressions(index))) for index, tensor in method.tensors.items()}
     try:
         return analyse(method.steps, layout, outputs, fixed)
     except MovedOutputError as error:
@@ -191,7 +191,7 @@ def _input_nodes(method: _Emitted) -> list[torch.fx.Node]:
 
 
 def _input_sizes(method: _Emitted) -> list[InputSize]:
-    sizes = []
+    sizes: list[InputSize] = []
     for position, node in enumerate(_input_nodes(method)):
         value = _value(node)
         if isinstance(value, torch.Tensor):
@@ -244,18 +244,21 @@ def _describe(
     )
 
 
-def _inputs(method: _Emitted, position: Mapping[int, int], symbols: list[sympy.Symbol]) -> list[plan.Input]:
+def _inputs(
+    method: _Emitted, position: Mapping[int, int], symbols: list[sympy.Symbol], names: Sequence[str]
+) -> list[plan.Input]:
+    """Describe the inputs, under the names they had before lowering renamed some."""
     mutated = {
         spec.target
         for spec in method.program.graph_signature.output_specs
         if spec.kind is OutputKind.USER_INPUT_MUTATION
     }
     nodes = _input_nodes(method)
-    if len(nodes) != len(method.plan.inputs):
-        raise ExportError(f"{len(nodes)} inputs were exported, {len(method.plan.inputs)} were emitted")
+    if not len(names) == len(nodes) == len(method.plan.inputs):
+        raise ExportError(f"{len(names)} inputs were exported, {len(method.plan.inputs)} were emitted")
     inputs = []
-    for index, node in zip(method.plan.inputs, nodes, strict=True):
-        item = plan.Input(index, node.name, mutated=node.name in mutated)
+    for index, node, name in zip(method.plan.inputs, nodes, names, strict=True):
+        item = plan.Input(index, name, mutated=node.name in mutated)
         _describe_input(item, method.plan.values[index].val, _value(node), position, symbols)
         inputs.append(item)
     return inputs
@@ -303,9 +306,7 @@ def _outputs(
     method: _Emitted, position: Mapping[int, int], results: list[object], registers: Registers
 ) -> list[plan.Output]:
     kinds = [
-        spec.kind
-        for spec in method.program.graph_signature.output_specs
-        if spec.kind is not OutputKind.BUFFER_MUTATION
+        spec.kind for spec in method.program.graph_signature.output_specs if spec.kind is not OutputKind.BUFFER_MUTATION
     ]
     if not len(kinds) == len(results) == len(method.plan.outputs):
         raise ExportError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ._runtime import NativeMethod
 from ._tensors import torch_view
@@ -176,9 +176,11 @@ class StockMethod:
         assert nbytes == count * ITEM_BYTES[dtype]
         return flat.view(permuted).permute(sorted(range(len(order)), key=order.__getitem__))
 
-    def plan_for(self, shapes: object) -> None:
+    def plan_for(self, shapes: object) -> NoReturn:
         """Stock methods are planned ahead of time: raises Error."""
-        raise Error(f"method {self.name!r} was planned ahead of time: its plan does not depend on the shapes {shapes!r}")
+        raise Error(
+            f"method {self.name!r} was planned ahead of time: its plan does not depend on the shapes {shapes!r}"
+        )
 
     def trim(self) -> None:
         """Load the method anew, so that delegates give up memory that grew, and return unused pages of the arena."""

@@ -1,6 +1,7 @@
 """Sizes of traced values, as numbers and sympy expressions."""
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import sympy
 import torch
@@ -10,7 +11,7 @@ from torch.export.graph_signature import InputKind
 
 __all__ = ["Size", "expression", "fake_tensors", "input_sizes", "user_input_names"]
 
-Size = int | sympy.Expr
+Size: TypeAlias = int | sympy.Expr
 
 
 def expression(size: int | torch.SymInt) -> Size:
@@ -32,15 +33,13 @@ def user_input_names(program: ExportedProgram) -> list[str]:
 
 
 def input_sizes(program: ExportedProgram) -> dict[str, list[Size]]:
-    """Sizes of the user's tensor inputs by placeholder name; for a symbolic int, the one "size" it is."""
-    inputs = set(user_input_names(program))
-    sizes = {}
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        if node.op != "placeholder" or node.name not in inputs:
-            continue
+    """Sizes of the user's inputs by name, in order; for an int, the one "size" it is; none for anything else."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    sizes: dict[str, list[Size]] = {}
+    for name in user_input_names(program):
+        value = values.get(name)
         if isinstance(value, torch.Tensor):
-            sizes[node.name] = [expression(size) for size in value.shape]
-        elif isinstance(value, torch.SymInt):
-            sizes[node.name] = [expression(value)]
+            sizes[name] = [expression(size) for size in value.shape]
+        else:
+            sizes[name] = [expression(value)] if isinstance(value, int | torch.SymInt) else []
     return sizes

@@ -1,4 +1,4 @@
-"""The last passes before emission: no tensor gets memory, every tensor gets a name, symbolic sizes become placeholders."""
+"""The last passes before emission: no tensor gets memory, each gets a name, symbolic sizes become placeholders."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from .traced import Size, expression
 
 __all__ = ["CopyBranchResults", "LeaveUnplanned", "NamedSizes", "PlaceholderShapes"]
 
+
 @dataclass
 class NamedSizes:
     """Sizes of every named tensor of one method, as numbers and expressions."""
@@ -34,7 +35,7 @@ def graph_modules(graph_module: GraphModule) -> Iterator[tuple[str, GraphModule]
             yield f"{path}." if path else "", module
 
 
-def specs_of(node: Node) -> Iterator[tuple[object, TensorSpec]]:
+def specs_of(node: Node) -> Iterator[tuple[torch.Tensor, TensorSpec]]:
     """(fake value, spec) of every tensor that the node makes."""
     values = pytree.tree_flatten(node.meta.get("val"))[0]
     specs = pytree.tree_flatten(node.meta.get("spec"))[0]
@@ -51,6 +52,7 @@ class CopyBranchResults(PassBase):
     """
 
     def call(self, graph_module: GraphModule) -> PassResult:
+        """Rewrite the branches in place."""
         changed = False
         for _, module in graph_modules(graph_module):
             for node in module.graph.nodes:
@@ -86,6 +88,7 @@ class PlaceholderShapes(PassBase):
     """
 
     def call(self, graph_module: GraphModule) -> PassResult:
+        """Change the specs in place."""
         for _, module in graph_modules(graph_module):
             for node in module.graph.nodes:
                 if isinstance(node.meta.get("spec"), _ViewSpec):
@@ -139,6 +142,7 @@ class LeaveUnplanned(MemoryPlanningPass):
         self.shared_buffers = shared_buffers
 
     def run(self, graph_module: GraphModule, graph_signature: ExportGraphSignature | None = None) -> PassResult:
+        """Name every tensor of `graph_module`; the stock pass would plan it."""
         self._set_alloc_node_spec(graph_module)
         buffers = dict(graph_signature.inputs_to_buffers) if graph_signature is not None else {}
         for prefix, module in graph_modules(graph_module):

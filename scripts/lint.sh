@@ -31,13 +31,21 @@ for stub in "${stubs[@]}"; do
     compiled+=("etarena.${module//\//.}")
 done
 
+check_stubs() {
+    local libraries
+    [ ${#compiled[@]} -ne 0 ] || return 0
+    # The runtime's modules find libexecutorch.so because etarena loads it first; stubtest imports them directly.
+    libraries=$(python -c 'import importlib.util as u; print(u.find_spec("executorch").submodule_search_locations[0])')/lib
+    LD_LIBRARY_PATH=$libraries MYPYPATH=build/cimport python -m mypy.stubtest --concise --ignore-missing-stub \
+        --mypy-config-file pyproject.toml "${compiled[@]}"
+}
+
 check "ruff check" ruff check --quiet .
 check "ruff format" ruff format --quiet --check .
 [ ${#cython[@]} -eq 0 ] || check "cython-lint" cython-lint "${cython[@]}"
 [ ${#native[@]} -eq 0 ] || check "clang-format" clang-format --dry-run -Werror "${native[@]}"
-check "mypy" mypy --no-error-summary
-[ ${#compiled[@]} -eq 0 ] || check "stubtest" env MYPYPATH=build/cimport stubtest --concise --ignore-missing-stub \
-    --mypy-config-file pyproject.toml "${compiled[@]}"
+check "mypy" python -m mypy --no-error-summary
+check "stubtest" check_stubs
 check "codespell" codespell
 check "shellcheck" shellcheck "${shell[@]}"
 

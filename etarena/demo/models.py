@@ -113,7 +113,7 @@ def mobilenet() -> DemoModel:
 
 
 def segformer() -> DemoModel:
-    """SegFormer, dense prediction (Xie et al., 2021): the widths of B0, one block a stage.
+    """SegFormer, dense prediction (Xie et al., 2021): the widths of B0, its first three stages, one block each.
 
     The keys of the attention are reduced twice as much a side as in the paper, or the attention of one photograph of
     several megapixels alone would take gigabytes.
@@ -122,8 +122,11 @@ def segformer() -> DemoModel:
 
     config = SegformerConfig(
         num_labels=19,
-        depths=[1, 1, 1, 1],
-        sr_ratios=[16, 8, 4, 2],
+        num_encoder_blocks=3,
+        depths=[1, 1, 1],
+        hidden_sizes=[32, 64, 160],
+        num_attention_heads=[1, 2, 5],
+        sr_ratios=[16, 8, 4],
         decoder_hidden_size=128,
         attn_implementation="eager",
     )
@@ -132,7 +135,7 @@ def segformer() -> DemoModel:
 
 
 def bert() -> DemoModel:
-    """BERT, a text encoder (Devlin et al., 2018): the published "tiny" size, two layers of width 128, positions up to 4096."""
+    """BERT, a text encoder (Devlin et al., 2018), in its published tiny size: two layers of width 128."""
     from transformers import BertConfig, BertModel
 
     config = BertConfig(

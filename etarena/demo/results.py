@@ -146,7 +146,7 @@ def _row(result: ModelResult, one: SizeResult, *, first: bool) -> tuple[str, ...
         "planned only" if one.error is None else f"{one.error:.1e}",
         bytes_text(plan.peak),
         bytes_text(plan.lower_bound),
-        f"{plan.ratio:.4f}",
+        f"{plan.ratio:.4f}" if plan.buffers else "",  # all in one delegate: nothing to compare
         bytes_text(one.total_bytes),
         bytes_text(result.stock_bytes),
         f"{one.plan_ns / 1e3:.0f} us",

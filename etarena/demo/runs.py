@@ -105,7 +105,8 @@ def run_sizes(
         if size not in results:
             plan = method.plan_for([tuple(inputs[size].shape)])
             results[size] = SizeResult(model.name, size, plan, total_bytes(plan, inputs[size]), 0.0)
-            results[size].plan_ns = method.last_run.plan_ns
+            stats = method.last_run
+            results[size].plan_ns = stats.plan_ns if stats else 0
         results[size].run_seconds.append(seconds)
         for compared, tensor in ((size, output), *([held] if held else [])):
             results[compared].error = max(results[compared].error or 0.0, relative_error(tensor, wanted[compared]))

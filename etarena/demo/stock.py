@@ -42,14 +42,14 @@ class StockPlan:
     planned_bytes: int
 
 
-def export_stock(model: DemoModel, largest: Size | None, *, static: bool = False) -> Any:
+def export_stock(model: DemoModel, largest: Size, *, static: bool = False) -> Any:
     """Export with ExecuTorch's own functions and defaults.
 
     Parameters
     ----------
     model : DemoModel
         What to export.
-    largest : Size or None
+    largest : Size
         Upper bounds of the sizes; with `static` the size itself.
     static : bool, default False
         Whether the program runs at that one size only.
@@ -60,7 +60,7 @@ def export_stock(model: DemoModel, largest: Size | None, *, static: bool = False
     """
     from executorch.exir import to_edge_transform_and_lower
 
-    example = model.input(largest if static and largest else model.example)
+    example = model.input(largest if static else tuple(map(min, model.example, largest)))
     shapes = None if static else model.dynamic_shapes(largest)
     with quiet(), torch.no_grad():
         program = torch.export.export(model.module, (example,), dynamic_shapes=shapes)

@@ -1,11 +1,12 @@
 // One heap block of an arena that several result tensors may stand on.
 #pragma once
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <sys/mman.h>
-#include <unistd.h>
 
 namespace etarena {
 

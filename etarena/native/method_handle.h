@@ -38,8 +38,8 @@ class ProgramHandle {
 
   bool open(Failure* failure) {
     return guarded(failure, [&] {
-      auto loaded = executorch::runtime::Program::load(
-          &loader_, executorch::runtime::Program::Verification::InternalConsistency);
+      auto loaded =
+          executorch::runtime::Program::load(&loader_, executorch::runtime::Program::Verification::InternalConsistency);
       if (!loaded.ok()) return loaded.error();
       program_.emplace(std::move(*loaded));
       return Error::Ok;
@@ -142,9 +142,9 @@ class MethodHandle {
         slot.strides[slot.order[d]] = step;
         step *= slot.sizes[slot.order[d]] > 0 ? slot.sizes[slot.order[d]] : 1;
       }
-      new (slot.impl) TensorImpl(slot.impl->scalar_type(), static_cast<ssize_t>(rank), slot.sizes.data(), addresses[i],
-                                 slot.order.data(), slot.strides.data(), slot.dynamism, slot.device.type(),
-                                 slot.device.index());
+      new (slot.impl)
+          TensorImpl(slot.impl->scalar_type(), static_cast<ssize_t>(rank), slot.sizes.data(), addresses[i],
+                     slot.order.data(), slot.strides.data(), slot.dynamism, slot.device.type(), slot.device.index());
       sizes += rank;
     }
   }

@@ -51,8 +51,8 @@ inline void unwind_instead_of_abort() {
 }
 
 // Puts both hooks in place, keeping the platform functions that were there for calls that are not ours. Called before
-// every guarded call, because ExecuTorch's Python bindings install theirs when they are imported, at any time. The table
-// is written in place: register_pal would print an error message the second time.
+// every guarded call, because ExecuTorch's Python bindings install theirs when they are imported, at any time. The
+// table is written in place: register_pal would print an error message the second time.
 inline void install_runtime_guard() {
   auto* const platform = const_cast<executorch::runtime::PalImpl*>(executorch::runtime::get_pal_impl());
   if (platform->emit_log_message == collect_message && platform->abort == unwind_instead_of_abort) return;

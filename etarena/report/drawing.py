@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .entries import MapEntry, checked, live_bytes
 from .families import FAMILIES, Family, family_of
+from .growth import Growth, draw_growth
 from .optional import optional
 from .units import bytes_text, unit_for
 
@@ -20,7 +21,14 @@ _INK = "#22262b"
 _FAINT = "#8a9099"
 
 
-def draw(path: Path, entries: Sequence[MapEntry], title: str = "Memory map", *, dpi: int = 150) -> None:
+def draw(
+    path: Path,
+    entries: Sequence[MapEntry],
+    title: str = "Memory map",
+    *,
+    growth: Sequence[Growth] = (),
+    dpi: int = 150,
+) -> None:
     """Draw plans side by side: instructions to the right, addresses upwards, one rectangle a buffer.
 
     Parameters
@@ -31,6 +39,8 @@ def draw(path: Path, entries: Sequence[MapEntry], title: str = "Memory map", *, 
         One panel each, two in a row.
     title : str, default "Memory map"
         Above all panels.
+    growth : sequence of Growth
+        Lines of one more panel: how memory follows the input's size.
     dpi : int, default 150
         Pixels per inch of a PNG.
 
@@ -42,14 +52,17 @@ def draw(path: Path, entries: Sequence[MapEntry], title: str = "Memory map", *, 
         If matplotlib is not installed.
     """
     panels = checked(entries)
-    columns = min(2, len(panels))
-    rows = -(-len(panels) // columns)
+    count = len(panels) + bool(growth)
+    columns = min(2, count)
+    rows = -(-count // columns)
     figure = optional("matplotlib.figure").Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows + 1.0))
     figure.set_layout_engine("constrained", h_pad=0.12, w_pad=0.12)
     axes = figure.subplots(rows, columns, squeeze=False)
     for axis, entry in zip(axes.flat, panels, strict=False):
         _panel(axis, entry)
-    for axis in list(axes.flat)[len(panels) :]:
+    if growth:
+        _growth_panel(axes.flat[len(panels)], growth)
+    for axis in list(axes.flat)[count:]:
         axis.set_visible(False)
     figure.suptitle(title, fontsize=14, fontweight="bold", color=_INK)
     _legend(figure, panels)
@@ -81,11 +94,21 @@ def _panel(axis: Any, entry: MapEntry) -> None:
 
 def _words(axis: Any, entry: MapEntry, unit: str) -> None:
     plan = entry.plan
-    axis.set_title(f"{entry.group}, {entry.label}", loc="left", fontsize=11, fontweight="bold", color=_INK, pad=20)
     figures = f"peak {bytes_text(plan.peak)}, {plan.ratio:.3f} x lower bound, {len(plan.buffers)} buffers"
-    axis.text(0, 1.025, figures, transform=axis.transAxes, fontsize=9, color=_FAINT)
-    axis.set_xlabel("instruction", fontsize=9, color=_INK)
-    axis.set_ylabel(f"address from the arena's base ({unit})", fontsize=9, color=_INK)
+    _headings(axis, f"{entry.group}, {entry.label}", figures, "instruction", f"address from the arena's base ({unit})")
+
+
+def _growth_panel(axis: Any, growth: Sequence[Growth]) -> None:
+    draw_growth(axis, growth)
+    words = "arena, input and results; dashed: what stock ExecuTorch reserves at any size"
+    _headings(axis, "Memory follows the input", words, "pixels or tokens", "")
+
+
+def _headings(axis: Any, title: str, subtitle: str, below: str, beside: str) -> None:
+    axis.set_title(title, loc="left", fontsize=11, fontweight="bold", color=_INK, pad=20)
+    axis.text(0, 1.025, subtitle, transform=axis.transAxes, fontsize=9, color=_FAINT)
+    axis.set_xlabel(below, fontsize=9, color=_INK)
+    axis.set_ylabel(beside, fontsize=9, color=_INK)
     axis.tick_params(labelsize=8, colors=_FAINT)
     axis.set_axisbelow(True)
     axis.grid(axis="y", color="#e6e8eb", linewidth=0.6)

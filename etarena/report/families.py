@@ -37,7 +37,7 @@ FAMILIES = (
     Family(
         "data movement",
         "#edc948",
-        r".*copy.*|.*view.*|permute|transpose|cat|stack|split.*|slice.*|select.*|expand|clone|index.*|gather|scatter.*|"
+        r".*copy.*|.*view.*|permute|transpose|cat|stack|split.*|slice.*|select.*|expand|_?clone.*|index.*|gather|scatter.*|"
         r"embedding.*|repeat.*|unsqueeze|squeeze|flip|roll|masked_.*|nonzero|as_strided|_?to_dim_order.*|move",
     ),
     Family("creation", "#a0cbe8", r"full.*|zeros.*|ones.*|arange.*|empty.*|eye|tri[lu]|scalar_tensor|rand.*"),

@@ -63,6 +63,10 @@ function lineTraces(plan) {
   ];
 }
 
+const FONT = { family: "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif", color: "#22262b" };
+const LABEL = { align: "left", bgcolor: "white", bordercolor: "#8a9099", font: { color: "#22262b", size: 13 } };
+const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+
 function drawMap(plan) {
   const traces = data.families
     .map((family, index) => bufferTrace(plan, family, index))
@@ -79,12 +83,46 @@ function drawMap(plan) {
       tickvals: ticks.values, ticktext: ticks.text, zeroline: false,
     },
     legend: { orientation: "h", y: -0.12, font: { size: 12 } },
-    hoverlabel: { align: "left", bgcolor: "white", bordercolor: "#8a9099", font: { color: "#22262b", size: 13 } },
+    hoverlabel: LABEL,
     hovermode: "closest",
     plot_bgcolor: "white",
     paper_bgcolor: "white",
-    font: { family: "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif", color: "#22262b" },
-  }, { responsive: true, displaylogo: false, scrollZoom: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
+    font: FONT,
+  }, CONFIG);
+}
+
+function growthTraces(line) {
+  return [
+    {
+      type: "scatter", mode: "lines+markers", name: line.name, legendgroup: line.name, x: line.sizes, y: line.total,
+      line: { color: line.colour, width: 2 }, marker: { size: 6 },
+      text: line.labels.map((label, index) =>
+        `<b>${escapeText(line.name)}</b>, ${escapeText(label)}<br>${bytesText(line.total[index])}` +
+        `<br>stock reserves ${bytesText(line.reserved)}`),
+      hovertemplate: "%{text}<extra></extra>",
+    },
+    {
+      type: "scatter", mode: "lines", legendgroup: line.name, showlegend: false, hoverinfo: "skip",
+      x: [line.sizes[0], line.sizes.at(-1)], y: [line.reserved, line.reserved],
+      line: { color: line.colour, width: 1.5, dash: "dash" },
+    },
+  ];
+}
+
+function drawGrowth(lines) {
+  document.getElementById("growth-section").hidden = false;
+  const powers = Array.from({ length: 9 }, (_, index) => 2 ** (10 + 4 * index));
+  Plotly.newPlot("growth", lines.flatMap(growthTraces), {
+    margin: { l: 84, r: 16, t: 10, b: 44 },
+    xaxis: { title: { text: "pixels or tokens" }, type: "log", gridcolor: "#eef0f2", dtick: 1 },
+    yaxis: { type: "log", gridcolor: "#e6e8eb", tickvals: powers, ticktext: powers.map(bytesText) },
+    legend: { orientation: "h", y: -0.16 },
+    hoverlabel: LABEL,
+    hovermode: "closest",
+    plot_bgcolor: "white",
+    paper_bgcolor: "white",
+    font: FONT,
+  }, CONFIG);
 }
 
 function showFigures(plan) {
@@ -132,3 +170,4 @@ function show(plan) {
 }
 
 show(data.plans.filter((one) => one.group === data.plans[0].group).at(-1));
+if (data.growth.length) drawGrowth(data.growth);

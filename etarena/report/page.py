@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtypes import dtype_name
 from .entries import MapEntry, checked, live_bytes
 from .families import FAMILIES, family_of
+from .growth import Growth, growth_data
 from .optional import optional
 
 if TYPE_CHECKING:
@@ -43,7 +44,13 @@ class Table:
 
 
 def write_page(
-    path: Path, entries: Sequence[MapEntry], title: str = "Memory map", *, tables: Sequence[Table] = (), lead: str = ""
+    path: Path,
+    entries: Sequence[MapEntry],
+    title: str = "Memory map",
+    *,
+    growth: Sequence[Growth] = (),
+    tables: Sequence[Table] = (),
+    lead: str = "",
 ) -> None:
     """Write one self-contained page.
 
@@ -55,8 +62,10 @@ def write_page(
         The plans one can select, by group and then by label.
     title : str, default "Memory map"
         Heading and window title.
+    growth : sequence of Growth
+        Lines of a chart of memory against the input's size, below the map.
     tables : sequence of Table
-        Shown below the map.
+        Shown below the charts.
     lead : str, default ""
         A paragraph below the heading.
 
@@ -74,7 +83,7 @@ def write_page(
         "LEAD": html.escape(lead),
         "STYLE": (folder / "page.css").read_text(encoding="utf-8"),
         "TABLES": "\n".join(_table(table) for table in tables),
-        "DATA": _script_safe(json.dumps(_page_data(shown), separators=(",", ":"))),
+        "DATA": _script_safe(json.dumps(_page_data(shown, growth), separators=(",", ":"))),
         "CODE": (folder / "page.js").read_text(encoding="utf-8"),
         "PLOTLY": optional("plotly.offline").get_plotlyjs(),
     }
@@ -91,10 +100,11 @@ def _script_safe(text: str) -> str:
     return text.replace("<", "\\u003c")
 
 
-def _page_data(entries: Sequence[MapEntry]) -> dict[str, Any]:
+def _page_data(entries: Sequence[MapEntry], growth: Sequence[Growth]) -> dict[str, Any]:
     return {
         "families": [{"name": family.name, "colour": family.colour} for family in FAMILIES],
         "plans": [_plan_data(entry) for entry in entries],
+        "growth": growth_data(growth),
     }
 
 

@@ -14,6 +14,7 @@ from etarena.memory_plan import PlannedBuffer
 from etarena.report.drawing import draw
 from etarena.report.entries import MapEntry, live_bytes
 from etarena.report.families import FAMILIES, family_of
+from etarena.report.growth import Growth
 from etarena.report.page import Table, write_page
 from etarena.report.units import bytes_text, unit_for
 
@@ -54,6 +55,7 @@ def test_live_bytes_are_the_sums_at_each_instruction() -> None:
         ("aten::upsample_bilinear2d.vec_out", "pooling, resizing"),
         ("aten::permute_copy.out", "data movement"),
         ("dim_order_ops::_to_dim_order_copy.out", "data movement"),
+        ("dim_order_ops::_clone_dim_order.out", "data movement"),
         ("aten::full.out", "creation"),
         ("aten::add.out", "element by element"),
         ("aten::maximum.out", "element by element"),
@@ -118,6 +120,21 @@ def test_a_plan_without_buffers_can_be_drawn(tmp_path: Path) -> None:
     write_page(tmp_path / "map.html", [MapEntry("Model", "1", EMPTY)])
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
     assert page_data(tmp_path / "map.html")["plans"][0]["buffers"] == []
+
+
+GROWTH = Growth("Model", [64, 4096], ["8 x 8", "64 x 64"], [40_000, 2 * MIB], 9 * MIB)
+
+
+def test_growth_has_a_panel_and_a_chart(tmp_path: Path) -> None:
+    entries = [MapEntry("Model", "8 x 8", small_plan())]
+    draw(tmp_path / "map.svg", entries, growth=[GROWTH])
+    assert "<!-- Memory follows the input -->" in (tmp_path / "map.svg").read_text()
+    write_page(tmp_path / "map.html", entries, growth=[GROWTH])
+    (line,) = page_data(tmp_path / "map.html")["growth"]
+    assert line["sizes"] == [64, 4096]
+    assert line["labels"] == ["8 x 8", "64 x 64"]
+    assert line["total"] == [40_000, 2 * MIB]
+    assert line["reserved"] == 9 * MIB
 
 
 class Page(HTMLParser):

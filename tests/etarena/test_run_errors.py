@@ -48,12 +48,28 @@ def assert_still_works(method, model, n: int = 5) -> None:
 
 
 WRONG_INPUTS = {
-    "dtype": ([torch.ones(2, 4, dtype=torch.float64), torch.ones(2, 1)], TypeError, r"'x' has dtype torch.float64, exp.*float32"),
-    "integer dtype": ([torch.ones(2, 4), torch.ones(2, 1, dtype=torch.int64)], TypeError, "'mask' has dtype torch.int64"),
+    "dtype": (
+        [torch.ones(2, 4, dtype=torch.float64), torch.ones(2, 1)],
+        TypeError,
+        r"'x' has dtype torch.float64, exp.*float32",
+    ),
+    "integer dtype": (
+        [torch.ones(2, 4), torch.ones(2, 1, dtype=torch.int64)],
+        TypeError,
+        "'mask' has dtype torch.int64",
+    ),
     "rank": ([torch.ones(4), torch.ones(2, 1)], ValueError, r"'x' has shape \(4,\) of rank 1, expected rank 2"),
     "zero rank": ([torch.tensor(1.0), torch.ones(2, 1)], ValueError, "rank 0, expected rank 2"),
-    "fixed dimension": ([torch.ones(2, 5), torch.ones(2, 1)], ValueError, "dimension 1 of input 'x' is 5, but must be 4"),
-    "one symbol, two sizes": ([torch.ones(2, 4), torch.ones(3, 1)], ValueError, "dimension 0 of input 'mask' is 3, but must be 2"),
+    "fixed dimension": (
+        [torch.ones(2, 5), torch.ones(2, 1)],
+        ValueError,
+        "dimension 1 of input 'x' is 5, but must be 4",
+    ),
+    "one symbol, two sizes": (
+        [torch.ones(2, 4), torch.ones(3, 1)],
+        ValueError,
+        "dimension 0 of input 'mask' is 3, but must be 2",
+    ),
     "too few": ([torch.ones(2, 4)], ValueError, r"takes 2 inputs \(x, mask\), got 1"),
     "too many": ([torch.ones(2, 4)] * 3, ValueError, "takes 2 inputs"),
     "not a list": (torch.ones(2, 4), TypeError, "must be a list or tuple"),
@@ -109,7 +125,15 @@ def test_products_that_wrap():
 
 
 def test_negative_and_malformed_shapes_for_plan_for(method):
-    for shapes in ([(-1, 4), (-1, 1)], [(3, 4)], [(3,), (3, 1)], [(3, 4), (4, 1)], [(3, 5), (3, 1)], [3, 3], [(2.5, 4), (2, 1)]):
+    for shapes in (
+        [(-1, 4), (-1, 1)],
+        [(3, 4)],
+        [(3,), (3, 1)],
+        [(3, 4), (4, 1)],
+        [(3, 5), (3, 1)],
+        [3, 3],
+        [(2.5, 4), (2, 1)],
+    ):
         with pytest.raises(ValueError):  # noqa: PT011 - any of ours; the messages are tested elsewhere
             method.plan_for(shapes)
     assert method.plan_for({"x": (3, 4), "mask": (3, 1)}).peak == method.plan_for([(3, 4), (3, 1)]).peak
@@ -122,7 +146,11 @@ def test_limits_of_dims_are_checked_one_by_one():
 
     a, b = Dim("a", max=4), Dim("b", max=4)
     method = load_exported(Sum(), (torch.ones(3, 2),), ({0: a, 1: b},)).method()
-    for shape, culprit in (((2, 8), "dimension 1.*'x' is 8.*b must be at most 4"), ((8, 2), "dimension 0.*a must be"), ((5, 1), "a")):
+    for shape, culprit in (
+        ((2, 8), "dimension 1.*'x' is 8.*b must be at most 4"),
+        ((8, 2), "dimension 0.*a must be"),
+        ((5, 1), "a"),
+    ):
         with pytest.raises(etarena.ShapeError, match=culprit):
             method.execute([torch.ones(shape)])
     assert method.execute([torch.ones(4, 4)])[0].sum() == 32
@@ -202,6 +230,40 @@ class TestDamagedFiles:
         with pytest.raises(etarena.Error):
             etarena.load(plan.seal(bytes(mixed))).method()
 
+    def test_sections_that_lie_about_memory(self, monkeypatch):
+        from etarena.allocator import plan
+
+        class Weighted(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(4))
+
+            def forward(self, x):
+                return torch.relu(x * 2) * 3, self.weight
+
+        data = etarena.export(Weighted(), (torch.ones(4),)).buffer
+        honest = plan.decode
+
+        def larger_constant(blob):
+            section = honest(blob)
+            (constant,) = [value for value in section.values if value.kind == plan.Kind.CONSTANT]
+            section.size_code.append(plan.SizeInstruction(0, 10**6))
+            constant.sizes = [len(section.symbols) + len(section.size_code) - 1]
+            return section
+
+        def missing_value(blob):
+            section = honest(blob)
+            one, other = [item for item in section.values if item.kind == plan.Kind.ACTIVATION and len(item.sizes) == 1]
+            one.index = other.index
+            return section
+
+        for lie, message in ((larger_constant, "its memory has 16"), (missing_value, "has no memory")):
+            monkeypatch.setattr(plan, "decode", lie)
+            with pytest.raises(etarena.PlanError, match=message):
+                etarena.load(data).method().execute([torch.ones(4)])
+        monkeypatch.setattr(plan, "decode", honest)
+        assert etarena.load(data).method().execute([torch.ones(4)])[0].tolist() == [6.0] * 4
+
     def test_unknown_method(self, exported):
         with pytest.raises(etarena.Error, match="no method 'backward'; it has forward"):
             etarena.load(exported.buffer).method("backward")
@@ -223,7 +285,10 @@ else:
 
 @pytest.mark.parametrize(
     ("first", "reason"),
-    [("", "Backend EtarenaPlan is not registered"), ("import etarena; etarena.load(sys.argv[1]).method()", "etarena.load")],
+    [
+        ("", "Backend EtarenaPlan is not registered"),
+        ("import etarena; etarena.load(sys.argv[1]).method()", "etarena.load"),
+    ],
     ids=["without etarena", "with etarena in the process"],
 )
 def test_stock_runtime_refuses_a_runtime_planned_file(exported, tmp_path, first, reason):

@@ -12,7 +12,7 @@ from torch.export import Dim
 
 import etarena
 
-from ..helpers.oracle import assert_same, load_exported
+from ..helpers.oracle import assert_same
 
 PAGE = 4096
 
@@ -134,7 +134,7 @@ class TestCallersMemory:
     def test_zero_copy_refuses_the_first_copy(self, program, model):
         base = torch.randn(5, 8)
         with etarena.zero_copy():
-            with pytest.raises(etarena.CopyRefusedError, match="80 bytes.*input 'x'"):
+            with pytest.raises(etarena.CopyRefusedError, match=r"80 bytes.*input 'x'"):
                 program.method().execute([base[:, ::2]])
             assert_same(program.method().execute([base[:, :4].contiguous()])[0], model(base[:, :4])[0])
 

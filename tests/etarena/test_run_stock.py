@@ -1,4 +1,4 @@
-"""Stock ``.pte`` files, without a plan section: they load and run, and wrong inputs are errors instead of wrong results."""
+"""Stock ``.pte`` files, without a plan section: they load and run, and wrong inputs are errors, not wrong results."""
 
 import pytest
 import torch
@@ -22,7 +22,9 @@ class Net(nn.Module):
 
 
 def stock_file(model, example, dynamic_shapes=None, partitioners=(), **planning) -> bytes:
-    program = to_edge_transform_and_lower(export(model, example, dynamic_shapes=dynamic_shapes), partitioner=list(partitioners))
+    program = to_edge_transform_and_lower(
+        export(model, example, dynamic_shapes=dynamic_shapes), partitioner=list(partitioners)
+    )
     config = ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(**planning))
     return program.to_executorch(config).buffer
 
@@ -50,7 +52,7 @@ def test_bounded_file_runs_up_to_its_bound(model, planning):
         results = method.execute([x])
         for actual, expected in zip(results, model(x), strict=True):
             assert_same(actual, expected)
-    with pytest.raises(etarena.ShapeError, match="dimension 2 of input 0 is 33.*at most 32"):
+    with pytest.raises(etarena.ShapeError, match=r"dimension 2 of input 0 is 33.*at most 32"):
         method.execute([torch.randn(1, 3, 33, 8)])
     x = torch.randn(1, 3, 4, 4)
     assert_same(method.execute([x])[0], model(x)[0])

@@ -43,7 +43,7 @@ def assert_same(actual: Any, expected: Any, tolerance: float = RELATIVE_ERROR) -
 
 
 def assert_plan_is_sound(plan: etarena.MemoryPlan) -> None:
-    """Check a plan buffer by buffer: aligned, inside the peak, no two live at once share a byte, bounds as summed up."""
+    """Check a plan buffer by buffer: aligned, inside the peak, no two live at once share a byte, bounds as summed."""
     live_sums = [0] * (len(plan.instructions) + 1)
     for buffer in plan.buffers:
         assert buffer.offset >= 0

@@ -1,0 +1,189 @@
+"""Write RESULTS.md from the JSON files that the benchmarks and the demo leave."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.machine import describe
+from etarena.report.units import bytes_text
+
+__all__ = ["results"]
+
+Entry = dict[str, Any]
+INTRODUCTION = """\
+Written by `python -m bench.results` from the last measurement. Times are medians; ratios of times are medians over
+rounds in which all ways ran in turn, in one process, on the same input."""
+COMMANDS = ("make bench", "make demo", "python -m bench.results out/bench.json out/demo/figures.json")
+
+
+def results(bench: dict[str, Any], demo: dict[str, Any] | None, machine: Sequence[tuple[str, str]]) -> str:
+    """The text of RESULTS.md.
+
+    Parameters
+    ----------
+    bench : dict
+        What pytest-benchmark wrote.
+    demo : dict or None
+        What the demo wrote as ``figures.json``.
+    machine : sequence of (str, str)
+        What describes the machine.
+    """
+    parts = [
+        "# Results",
+        INTRODUCTION,
+        "```\n" + "\n".join(COMMANDS) + "\n```",
+        table(("", ""), machine),
+        *repeated_shape(entries(bench, "test_repeated_shape")),
+        *new_shape(entries(bench, "test_plan_a_new_shape"), entries(bench, "test_planner_alone")),
+        *leaks(entries(bench, "test_memory_stays_flat")),
+        *(demo_figures(demo) if demo else ()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def entries(bench: dict[str, Any], test: str) -> list[Entry]:
+    """What one test recorded, an entry for each of its parameters."""
+    found = [entry for entry in bench["benchmarks"] if entry["name"].partition("[")[0] == test]
+    return [entry["extra_info"] | {"stats": entry["stats"]} for entry in found]
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown, numbers to the right."""
+    rule = ["---", *["---:"] * (len(heads) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows))
+
+
+def title(entry: Entry) -> str:
+    return f"{entry['model']} ({entry['backend']})"
+
+
+def size_text(size: Sequence[int]) -> str:
+    return " x ".join(map(str, size))
+
+
+def repeated_shape(found: list[Entry]) -> Iterator[str]:
+    if not found:
+        return
+    heads = ("model", "size", "etarena us", "stock dynamic us", "stock static us", "to dynamic", "to static", "rounds")
+    yield "## A repeated shape"
+    yield (
+        "`stock dynamic` is the stock runtime (`executorch.runtime`) on a stock export bounded at the size,\n"
+        "`stock static` on a stock export for this size alone. Target: at most 1.02 x stock dynamic."
+    )
+    yield table(
+        heads,
+        [
+            (
+                title(entry),
+                size_text(entry["size"]),
+                *(f"{entry['median_us'][way]:.1f}" for way in ("etarena", "stock dynamic", "stock static")),
+                f"{entry['against_dynamic']:.3f}",
+                f"{entry['against_static']:.3f}",
+                str(entry["rounds"]),
+            )
+            for entry in found
+        ],
+    )
+
+
+def new_shape(found: list[Entry], planner: list[Entry]) -> Iterator[str]:
+    if found:
+        yield "## A new shape"
+        yield (
+            "Time a run spends on planning when its shape is new: sizes, bytes, offsets.\n"
+            "Target: at most 1 ms, and 1 us a buffer for the planner."
+        )
+        heads = (
+            "model",
+            "buffers",
+            "shapes",
+            "median us",
+            "99 % us",
+            "largest us",
+            "ns a buffer",
+            "worst arena / lower bound",
+        )
+        yield table(
+            heads,
+            [
+                (
+                    title(entry),
+                    str(entry["buffers"]),
+                    str(entry["shapes"]),
+                    *(f"{entry[name]:.1f}" for name in ("median_us", "p99_us", "largest_us")),
+                    f"{entry['ns_per_buffer']:.0f}" if entry["ns_per_buffer"] else "",
+                    f"{entry['worst_ratio']:.4f}",
+                )
+                for entry in found
+            ],
+        )
+    counted = [entry for entry in planner if entry["buffers"]]
+    if counted:
+        yield "`plan_offsets` alone, called from Python with lists:"
+        yield table(
+            ("model", "buffers", "median us", "ns a buffer", "arena / lower bound"),
+            [
+                (
+                    title(entry),
+                    str(entry["buffers"]),
+                    f"{entry['stats']['median'] * 1e6:.1f}",
+                    f"{entry['stats']['median'] * 1e9 / entry['buffers']:.0f}",
+                    f"{entry['ratio']:.4f}",
+                )
+                for entry in counted
+            ],
+        )
+
+
+def leaks(found: list[Entry]) -> Iterator[str]:
+    if found:
+        yield "## Leaks"
+    for entry in found:
+        yield (
+            f"{title(entry)}, {entry['calls']:,} calls with {entry['shapes']:,} distinct shapes. Resident memory\n"
+            f"after each tenth of them, in MiB: {', '.join(f'{size / (1 << 20):.1f}' for size in entry['resident'])};\n"
+            f"growth from the first tenth to the last: {entry['growth'] / 1024:.0f} KiB."
+        )
+
+
+def demo_figures(demo: dict[str, Any]) -> Iterator[str]:
+    yield "## Demo"
+    yield (
+        f"`make demo` took {demo['seconds']:.0f} s after set-up. Every size ran growing, shrinking and growing again,\n"
+        "the arena filled with garbage before every run. `error`: largest difference from eager PyTorch over its\n"
+        "largest magnitude, over all runs. `stock reserves`: what ExecuTorch plans, bounded at the largest size."
+    )
+    heads = ("model", "size", "error", "arena", "lower bound", "ratio", "total", "stock reserves", "plan us", "run ms")
+    rows = []
+    for model in demo["models"]:
+        for one in model["sizes"]:
+            times = sorted(one["run_seconds"])
+            rows.append(
+                (
+                    title(model | {"model": model["title"]}),
+                    size_text(one["size"]),
+                    "planned only" if one["error"] is None else f"{one['error']:.1e}",
+                    bytes_text(one["arena_bytes"]),
+                    bytes_text(one["lower_bound_bytes"]),
+                    f"{one['ratio']:.4f}",
+                    bytes_text(one["total_bytes"]),
+                    bytes_text(model["stock_bytes"]),
+                    f"{one['plan_ns'] / 1e3:.0f}",
+                    f"{times[len(times) // 2] * 1e3:.1f}" if times else "",
+                )
+            )
+    yield table(heads, rows)
+
+
+def main(paths: Sequence[str]) -> None:
+    """Read the JSON files named, write RESULTS.md beside this module."""
+    bench, demo = (json.loads(Path(path).read_text()) for path in paths)
+    target = Path(__file__).parent / "RESULTS.md"
+    target.write_text(results(bench, demo, describe()))
+    print(target)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["out/bench.json", "out/demo/figures.json"])
