@@ -71,7 +71,10 @@ def allocator_extensions() -> list[Extension]:
     return [
         Extension(
             f"etarena.allocator.{source.stem}",
-            [f"allocator/{source.name}", *([path for path in native if path.endswith(".c")] if source.stem == "heap" else [])],
+            [
+                f"allocator/{source.name}",
+                *([path for path in native if path.endswith(".c")] if source.stem == "heap" else []),
+            ],
             include_dirs=["allocator/native"],
             define_macros=DEBUG_MACROS,
             depends=native,

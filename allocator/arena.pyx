@@ -38,8 +38,8 @@ cdef class Arena(ArenaCore):
     huge_pages : bool, optional
         Ask the system for huge pages (transparent ones, on Linux); the attribute says whether it agreed.
     poison : bool, optional
-        Fill freed heap memory with 0xDD and check it when it is handed out again, so that writes after a free are found.
-        On in debug builds.
+        Fill freed heap memory with 0xDD and check it when it is handed out again: finds writes after a free. On in
+        debug builds.
     guard : bool, optional
         A page without access behind every heap block and its slack, so that writes far past the end crash. Costs pages.
     trace : int, optional
@@ -64,8 +64,9 @@ cdef class Arena(ArenaCore):
     Notes
     -----
     Thread-safe. Memory behind free heap ranges is given back to the system as soon as more than 17/16 of the largest
-    sum of live bytes ever would be kept, unless there are huge pages, poison or guards. Behind the last usable byte of the activation region and of every heap block at least 64 more bytes
-    can be read, because vectorised kernels read past the end of a tensor.
+    sum of live bytes ever would be kept, unless there are huge pages, poison or guards. Behind the last
+    usable byte of the activation region and of every heap block at least 64 more bytes can be read, because vectorised
+    kernels read past the end of a tensor.
     """
 
     def __enter__(self) -> Arena:

@@ -8,8 +8,8 @@ from libc.string cimport memset
 from .events cimport EVENT_ALLOC, EVENT_FREE, EVENT_RESIZE, EVENT_TRIM, EventRing
 from .heap cimport Heap
 from .heap_core cimport (
-    ETARENA_DEBUG, HEAP_ENDS, HEAP_FREE, HEAP_NO_METADATA, HEAP_NOT_LIVE, HEAP_OK, HeapHandle, HeapNode, heap_free_bytes,
-    heap_is_live, heap_n_live, heap_status,
+    ETARENA_DEBUG, HEAP_ENDS, HEAP_FREE, HEAP_NO_METADATA, HEAP_NOT_LIVE, HEAP_OK, HeapHandle, HeapNode,
+    heap_free_bytes, heap_is_live, heap_n_live, heap_status,
 )
 from .mutex cimport mutex_delete, mutex_lock, mutex_new, mutex_trylock, mutex_unlock
 from .pages cimport (

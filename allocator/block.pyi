@@ -5,6 +5,7 @@ from typing_extensions import Buffer
 __all__ = ["Block", "live_blocks"]
 
 def live_blocks() -> int: ...
+
 @final
 class Block(Buffer):
     def __init__(self, *args: object, **kwargs: object) -> None: ...

@@ -9,8 +9,9 @@ from libc.stdlib cimport abort, malloc
 
 from .heap_core cimport (
     ETARENA_DEBUG, HEAP_BAD_ARGUMENT, HEAP_ENDS, HEAP_OK, HeapCore, HeapHandle, HeapNode, HeapRelease,
-    heap_alloc, heap_alloc_aligned, heap_can_rewind, heap_destroy, heap_fault, heap_find, heap_free, heap_init, heap_largest_free,
-    heap_n_free, heap_n_live, heap_release_all, heap_resize, heap_rewind, heap_scope, heap_set_release, heap_settle,
+    heap_alloc, heap_alloc_aligned, heap_can_rewind, heap_destroy, heap_fault, heap_find, heap_free, heap_init,
+    heap_largest_free, heap_n_free, heap_n_live, heap_release_all, heap_resize, heap_rewind,
+    heap_scope, heap_set_release, heap_settle,
     heap_youngest_since,
 )
 

@@ -85,7 +85,8 @@ cdef class OffsetHeap:
         cdef int64_t free_bytes = heap_free_bytes(core)
         cdef int64_t largest = self.heap.largest_free()
         cdef int64_t[8] counts = [
-            core.live, core.peak, core.top, core.extent, heap_n_live(core), heap_n_free(core), core.allocations, core.frees
+            core.live, core.peak, core.top, core.extent, heap_n_live(core), heap_n_free(core), core.allocations,
+            core.frees,
         ]
         mutex_unlock(self.lock)
         fragmentation = 1 - largest / free_bytes if free_bytes else 0.0
@@ -245,8 +246,8 @@ cdef class OffsetHeap:
 
     cdef object foreign(self, offset):
         return Error(
-            f"heap {self.name!r}: no live block starts at offset {offset}: it was freed or rewound before, or it is not "
-            "from this heap"
+            f"heap {self.name!r}: no live block starts at offset {offset}: it was freed or rewound before, or it is "
+            "not from this heap"
         )
 
     cdef object refusal(self, int status, nbytes, alignment):
@@ -256,7 +257,7 @@ cdef class OffsetHeap:
             return MemoryError()
         stats = self.stats
         return ArenaFullError(
-            f"heap {self.name!r}: no room for {nbytes} bytes (alignment {alignment}): {self.capacity - stats.top} bytes "
-            f"are free in one piece at the end and {stats.free_bytes} in {stats.free_ranges} pieces, {stats.live} are in "
-            f"use; free blocks, or create the heap with a capacity larger than {self.capacity}"
+            f"heap {self.name!r}: no room for {nbytes} bytes (alignment {alignment}): {self.capacity - stats.top} "
+            f"bytes are free in one piece at the end and {stats.free_bytes} in {stats.free_ranges} pieces, "
+            f"{stats.live} are in use; free blocks, or create the heap with a capacity larger than {self.capacity}"
         )

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 from posix.mman cimport (
-    MADV_DONTNEED, MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE, madvise,
-    mmap, mprotect, munmap,
+    MADV_DONTNEED, MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ,
+    PROT_WRITE, madvise, mmap, mprotect, munmap,
 )
 from posix.unistd cimport _SC_PAGESIZE, sysconf
 

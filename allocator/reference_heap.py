@@ -1,4 +1,4 @@
-"""The heap the slow and obvious way: one list of blocks, searched from end to end. What the fast one is tested against."""
+"""The heap the slow and obvious way: one table of blocks, searched from end to end. The other is tested against it."""
 
 from .errors import ArenaFullError, Error
 

@@ -2,8 +2,9 @@
 
     python -m bench.heap [--mimalloc LIBRARY] [--offset-allocator LIBRARY] [--models FOLDER] [--write]
 
-The peers are shared libraries as upstream builds them (github.com/microsoft/mimalloc, github.com/sebbbi/OffsetAllocator);
-without one, its column says so. All run in one process, round by round in turn, each time being the least of its rounds.
+The peers are shared libraries as upstream builds them (github.com/microsoft/mimalloc and
+github.com/sebbbi/OffsetAllocator); without one, its column says so. All run in one process, round by round in turn;
+each time is the least of its rounds.
 """
 
 import argparse

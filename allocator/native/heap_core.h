@@ -54,8 +54,8 @@ typedef struct {
   uint32_t after;
   uint32_t chained; /* next live range of the same bucket, 0 at the end */
   uint32_t generation;
-  uint32_t pins;   /* live: users that forbid rewinding it */
-  bool scoped;     /* live: rewinding frees it */
+  uint32_t pins; /* live: users that forbid rewinding it */
+  bool scoped;   /* live: rewinding frees it */
   int64_t tag;   /* live: the owner's */
 } HeapNode;
 

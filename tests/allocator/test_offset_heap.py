@@ -108,7 +108,7 @@ def test_marks_of_elsewhere_are_refused(kind, mark):
 
 @pytest.mark.parametrize(("nbytes", "alignment"), [(-1, 64), (1, 0), (1, 3), (1, -64)])
 def test_sizes_and_alignments_without_sense_are_refused(kind, nbytes, alignment):
-    with pytest.raises(ValueError, match="negative|power of two|make no block"):
+    with pytest.raises(ValueError, match=r"negative|power of two|make no block"):
         kind(CAPACITY).alloc(nbytes, alignment)
 
 
