@@ -52,11 +52,23 @@ static inline void heap_unlist(HeapCore* heap, uint32_t node) {
   uint32_t head = heap->links[HEAP_RINGS + node].previous;
   if (!heap_ring_remove(heap->links, HEAP_RINGS + node)) return;
   heap->classes[head / 32] &= ~((uint32_t)1 << (head % 32));
-  heap->powers &= ~((uint64_t)(heap->classes[head / 32] == 0) << (head / 32));
+}
+
+/* A range of a larger class than those of one power. Clears the bits of powers that have none any more. */
+static __attribute__((noinline)) uint32_t heap_fit_larger(HeapCore* heap, uint32_t power) {
+  uint64_t powers = heap->powers & (~(uint64_t)1 << power);
+  while (powers != 0) {
+    power = (uint32_t)__builtin_ctzll(powers);
+    uint32_t classes = heap->classes[power];
+    if (classes != 0) return heap->links[power * 32 + (uint32_t)__builtin_ctz(classes)].next - HEAP_RINGS;
+    powers &= powers - 1;
+    heap->powers &= ~((uint64_t)1 << power);
+  }
+  return HEAP_ENDS;
 }
 
 /* A range for which the first one of its own class was too small: a further one of the class, or of a larger class. */
-static __attribute__((noinline)) uint32_t heap_fit_further(const HeapCore* heap, uint32_t bin, int64_t needed) {
+static __attribute__((noinline)) uint32_t heap_fit_further(HeapCore* heap, uint32_t bin, int64_t needed) {
   uint32_t link = heap->links[heap->links[bin].next].next;
   for (int probe = 1; link != bin && probe < HEAP_PROBES; probe++) {
     if (heap->nodes[link - HEAP_RINGS].size >= needed) return link - HEAP_RINGS;
@@ -64,27 +76,17 @@ static __attribute__((noinline)) uint32_t heap_fit_further(const HeapCore* heap,
   }
   uint32_t power = bin / 32;
   uint32_t classes = heap->classes[power] & (uint32_t)(~(uint64_t)1 << (bin % 32));
-  if (classes == 0) {
-    uint64_t powers = heap->powers & (~(uint64_t)1 << power);
-    if (powers == 0) return HEAP_ENDS;
-    power = (uint32_t)__builtin_ctzll(powers);
-    classes = heap->classes[power];
-  }
+  if (classes == 0) return heap_fit_larger(heap, power);
   return heap->links[power * 32 + (uint32_t)__builtin_ctz(classes)].next - HEAP_RINGS;
 }
 
-/* A free range of at least `needed` bytes, or HEAP_ENDS. Which power it is in is chosen without a branch, because that
- * would be guessed wrong too often. */
-static inline uint32_t heap_fit(const HeapCore* heap, int64_t needed) {
+/* A free range of at least `needed` bytes, or HEAP_ENDS. */
+static inline uint32_t heap_fit(HeapCore* heap, int64_t needed) {
   uint32_t bin = heap_bin(heap, needed), power = bin / 32;
   uint32_t classes = heap->classes[power] & (~(uint32_t)0 << (bin % 32));
-  uint64_t powers = heap->powers & (~(uint64_t)1 << power);
-  uint32_t none = -(uint32_t)(classes == 0);
-  power ^= (power ^ (uint32_t)__builtin_ctzll(powers | (uint64_t)1 << 63)) & none;
-  classes |= heap->classes[power] & none;
-  if (classes == 0) return HEAP_ENDS;
+  if (classes == 0) return heap_fit_larger(heap, power);
   uint32_t node = heap->links[power * 32 + (uint32_t)__builtin_ctz(classes)].next - HEAP_RINGS;
   return heap->nodes[node].size >= needed ? node : heap_fit_further(heap, bin, needed);
 }
 
-#endif /* ALLOCATOR_HEAP_BINS_H_ */
+#endif  // ALLOCATOR_HEAP_BINS_H_

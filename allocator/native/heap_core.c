@@ -8,7 +8,7 @@
 #define COLD __attribute__((noinline, cold))
 #define UNLIKELY(condition) __builtin_expect(condition, 0)
 
-enum { FIRST_CAPACITY = 64, LARGEST_CAPACITY = 1 << 30, SLACK_SHIFT = 4, MOST_NODES_TAKEN = 3 };
+enum { FIRST_CAPACITY = 64, LARGEST_CAPACITY = 1 << 30, SLACK_SHIFT = 4, MOST_NODES_TAKEN = 3, REPEATS = 64 };
 
 static inline int64_t align_up(int64_t value, int64_t alignment) { return (value + alignment - 1) & -alignment; }
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -139,32 +139,14 @@ void heap_destroy(HeapCore* heap) {
 
 /* ---- merge ---- */
 
-/* Add a free neighbour to a range and drop its node. */
-static inline void absorb(HeapCore* heap, HeapNode* range, uint32_t neighbour) {
-  heap_unlist(heap, neighbour);
-  range->size += heap->nodes[neighbour].size;
-  range->backed += heap->nodes[neighbour].backed;
-  heap->spare[heap->n_spare++] = neighbour;
-}
-
-/* Join a range that is neither live nor listed with its free neighbours, and list it or lower top. */
-static inline void merge(HeapCore* heap, uint32_t node) {
+/* List a range that has been joined with its free neighbours, or lower top to its start. */
+static inline void finish_merge(HeapCore* heap, uint32_t node, uint32_t before, uint32_t after) {
   HeapNode *nodes = heap->nodes, *range = &nodes[node];
-  uint32_t before = range->before, after = range->after;
-  if (nodes[before].requested == HEAP_FREE) {
-    range->offset = nodes[before].offset;
-    absorb(heap, range, before);
-    before = nodes[before].before;
-    range->before = before;
-    nodes[before].after = node;
-  }
-  if (nodes[after].requested == HEAP_FREE) {
-    absorb(heap, range, after);
-    after = nodes[after].after;
-    range->after = after;
-    nodes[after].before = node;
-  }
   if (after != HEAP_ENDS) {
+    range->before = before;
+    range->after = after;
+    nodes[before].after = node;
+    nodes[after].before = node;
     heap_list(heap, node);
     return;
   }
@@ -174,6 +156,57 @@ static inline void merge(HeapCore* heap, uint32_t node) {
   heap->tail_backed += range->backed;
   heap->spare[heap->n_spare++] = node;
   range->requested = HEAP_FREE;
+}
+
+/* Add a free neighbour to a range and drop its node. */
+static inline void absorb(HeapCore* heap, HeapNode* range, uint32_t neighbour) {
+  heap_unlist(heap, neighbour);
+  range->size += heap->nodes[neighbour].size;
+  range->backed += heap->nodes[neighbour].backed;
+  heap->spare[heap->n_spare++] = neighbour;
+}
+
+/* The same if it is free, without a branch; whether it is: 0 or ~0. Nothing is taken out of a list that is always empty
+ * otherwise. */
+static inline uint32_t absorb_if_free(HeapCore* heap, HeapNode* range, uint32_t neighbour) {
+  const HeapNode* other = &heap->nodes[neighbour];
+  uint32_t found = -(uint32_t)(other->requested == HEAP_FREE);
+  int64_t wide = (int32_t)found;
+  uint32_t link = HEAP_EMPTY_RING ^ ((HEAP_EMPTY_RING ^ (HEAP_RINGS + neighbour)) & found);
+  uint32_t head = heap->links[link].previous;
+  uint32_t last = heap_ring_remove(heap->links, link);
+  heap->classes[head / 32 % HEAP_POWERS] &= ~(last << (head % 32)); /* nothing is cleared unless head is one */
+  range->size += other->size & wide;
+  range->backed += other->backed & wide;
+  heap->spare[heap->n_spare] = neighbour; /* beyond the end of the stack unless found */
+  heap->n_spare -= found;
+  return found;
+}
+
+/* Join a range that is neither live nor listed with its free neighbours. Where sizes repeat, what is free does too, and
+ * the processor guesses branches right; where they do not, it guesses wrong half of the time, and this costs more. */
+static inline void merge(HeapCore* heap, uint32_t node) {
+  HeapNode *nodes = heap->nodes, *range = &nodes[node];
+  uint32_t before = range->before, after = range->after;
+  if (heap->repeats > 0) {
+    if (nodes[before].requested == HEAP_FREE) {
+      range->offset = nodes[before].offset;
+      absorb(heap, range, before);
+      before = nodes[before].before;
+    }
+    if (nodes[after].requested == HEAP_FREE) {
+      absorb(heap, range, after);
+      after = nodes[after].after;
+    }
+  } else {
+    int64_t size = range->size;
+    uint32_t found = absorb_if_free(heap, range, before);
+    range->offset -= range->size - size;
+    before ^= (before ^ nodes[before].before) & found;
+    found = absorb_if_free(heap, range, after);
+    after ^= (after ^ nodes[after].after) & found;
+  }
+  finish_merge(heap, node, before, after);
 }
 
 void heap_settle(HeapCore* heap) {
@@ -293,8 +326,10 @@ static inline uint32_t place(HeapCore* heap, int64_t size) {
   heap->pending = HEAP_ENDS;
   if (heap->nodes[node].size == size) { /* never so without a pending one, because the node of the ends has size 0 */
     heap->occupied += size;
+    heap->repeats = REPEATS;
     return node;
   }
+  heap->repeats -= heap->repeats > 0;
   if (node != HEAP_ENDS) merge(heap, node);
   node = heap_fit(heap, size);
   return node != HEAP_ENDS ? cut_front(heap, node, size) : bump(heap, size);
@@ -398,8 +433,9 @@ int heap_resize(HeapCore* heap, HeapHandle handle, int64_t nbytes) {
 }
 
 int64_t heap_largest_free(const HeapCore* heap) {
-  if (heap->powers == 0) return 0;
-  int power = 63 - __builtin_clzll(heap->powers);
+  int power = HEAP_POWERS - 1;
+  while (power >= 0 && heap->classes[power] == 0) power--;
+  if (power < 0) return 0;
   uint32_t head = (uint32_t)(power * 32 + 31 - __builtin_clz(heap->classes[power]));
   int64_t largest = 0;
   for (uint32_t link = heap->links[head].next; link != head; link = heap->links[link].next) {

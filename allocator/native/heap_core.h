@@ -23,9 +23,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HEAP_POWERS 64               /* powers of two of sizes counted in granules */
-#define HEAP_BINS (HEAP_POWERS * 32) /* size classes */
-#define HEAP_SCOPED_RING HEAP_BINS   /* the ring of scoped blocks */
+#define HEAP_POWERS 64                  /* powers of two of sizes counted in granules */
+#define HEAP_BINS (HEAP_POWERS * 32)    /* size classes */
+#define HEAP_EMPTY_RING (HEAP_BINS - 1) /* a list that no size belongs to */
+#define HEAP_SCOPED_RING HEAP_BINS      /* the ring of scoped blocks */
 #define HEAP_RINGS (HEAP_BINS + 1)
 #define HEAP_LARGEST ((int64_t)1 << 61) /* limit of a heap in bytes, so that sums of two sizes fit 64 bits */
 #define HEAP_FREE (-1)                  /* HeapNode.requested of a range in a list, or of a spare node */
@@ -87,9 +88,10 @@ typedef struct {
   uint32_t lowest_bin; /* of the granule, before this is subtracted */
   int bucket_bits;
 
-  uint64_t powers;               /* bit p: some list of power p is not empty */
+  uint64_t powers;               /* bit p: some list of power p is not empty, or was not when last looked for */
   uint32_t classes[HEAP_POWERS]; /* bit c of word p: list 32 p + c is not empty */
   uint32_t pending;              /* node of the range freed last, not yet merged with its neighbours; 0: none */
+  uint32_t repeats;              /* counts down since a block of the size freed last was asked for */
   uint32_t n_spare;
   uint32_t capacity; /* of nodes */
   HeapNode* nodes;
