@@ -1,8 +1,6 @@
 from types import TracebackType
 from typing import Self, final
 
-from typing_extensions import disjoint_base
-
 from .arena_core import ArenaCore
 from .arena_stats import ArenaStats
 from .block import Block
@@ -10,7 +8,6 @@ from .trace import AllocationEvent, HeapSnapshot
 
 __all__ = ["Arena", "Block", "Cause", "Turn"]
 
-@disjoint_base
 class Arena(ArenaCore):
     def __enter__(self) -> Self: ...
     def __exit__(
