@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 def test_events_name_their_causes():
-    with Arena(16 * MIB, activation_reserve=8 * MIB, trace=100) as arena:
+    with Arena(16 * MIB, activation_reserve=8 * MIB, trace=100, poison=False) as arena:
         with arena.cause("decode"):
             block = arena.alloc(100)
             with arena.cause("cache"):
