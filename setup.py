@@ -5,6 +5,7 @@
 """
 
 import importlib.util
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ LINKED = "_runtime"  # the only module that links against libexecutorch.so: its 
 # No debug information: it is most of a module's size and holds the path of the build folder.
 COMMON_FLAGS = ["-O2", "-g0", "-Wall", "-Wextra", "-Wundef"]
 C_FLAGS = ["-std=c11", *COMMON_FLAGS]
+# ETARENA_DEBUG=1: expensive checks after every change of a heap, poison in every arena, counters.
+DEBUG_MACROS: list[tuple[str, str | None]] = [("ETARENA_DEBUG", "1")] if os.environ.get("ETARENA_DEBUG") == "1" else []
 CXX_FLAGS = ["-std=c++17", "-fvisibility=hidden", *COMMON_FLAGS]
 
 
@@ -63,9 +66,20 @@ def executorch_root() -> Path:
 
 
 def allocator_extensions() -> list[Extension]:
-    """The ground floor: plain C, no dependency."""
+    """The ground floor: plain C, no dependency. One module is compiled with the C heap, the others call that module."""
+    native = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "allocator" / "native").glob("*"))
     return [
-        Extension(f"etarena.allocator.{source.stem}", [f"allocator/{source.name}"], extra_compile_args=C_FLAGS)
+        Extension(
+            f"etarena.allocator.{source.stem}",
+            [
+                f"allocator/{source.name}",
+                *([path for path in native if path.endswith(".c")] if source.stem == "heap" else []),
+            ],
+            include_dirs=["allocator/native"],
+            define_macros=DEBUG_MACROS,
+            depends=native,
+            extra_compile_args=C_FLAGS,
+        )
         for source in sorted((ROOT / "allocator").glob("*.pyx"))
     ]
 
@@ -82,8 +96,8 @@ def runtime_extensions() -> list[Extension]:
             f"etarena.{source.stem}",
             [f"etarena/{source.name}"],
             language="c++",
-            include_dirs=["etarena/native"],
-            define_macros=[("C10_USING_CUSTOM_GENERATED_MACROS", None)],
+            include_dirs=["etarena/native", "allocator/native"],
+            define_macros=[*DEBUG_MACROS, ("C10_USING_CUSTOM_GENERATED_MACROS", None)],
             library_dirs=[str(root / "lib")],
             libraries=["executorch"] if source.stem == LINKED else [],
             depends=[str(header.relative_to(ROOT)) for header in (ROOT / "etarena" / "native").glob("*.h")],

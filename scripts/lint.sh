@@ -18,7 +18,7 @@ tracked() {
 }
 
 mapfile -t cython < <(tracked '*.pyx' '*.pxd')
-mapfile -t native < <(tracked '*.h')
+mapfile -t native < <(tracked '*.h' '*.c')
 mapfile -t shell < <(tracked '*.sh' '.ci/run')
 mapfile -t stubs < <(tracked 'allocator/*.pyi' 'etarena/*.pyi')
 
