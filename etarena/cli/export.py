@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 
 from ..report.units import bytes_text
 from .command import Answer, Command, step
@@ -75,7 +76,7 @@ def _answer(output: Path, nbytes: int, method: "Method") -> Answer:
     data: dict[str, Any] = {"path": str(output), "bytes": nbytes, "methods": [describe_method(method)]}
 
     def show(console: Console) -> None:
-        console.print(f"[bold]{output}[/] ({bytes_text(nbytes)})")
+        console.print(f"[bold]{escape(str(output))}[/] ({bytes_text(nbytes)})")
         print_method(console, data["methods"][0])
 
     return Answer(data, show)

@@ -100,6 +100,29 @@ def test_sizes_that_depend_on_data_are_refused_by_the_name_of_the_operator(name,
         etarena.export(Lambda(function), (X,))
 
 
+def test_a_dtype_that_the_runtime_lacks_is_refused_by_value_and_name():
+    with pytest.raises(etarena.ExportError, match=r"'\w+copy\w*' has dtype float8_?e4m3fn.*convert"):
+        etarena.export(Lambda(lambda x: x.to(torch.float8_e4m3fn)), (X,))
+
+
+def test_batch_norm_in_training_mode_names_the_way_out():
+    with pytest.raises(etarena.ExportError, match=r"native_batch_norm.*call model\.eval\(\)"):
+        etarena.export(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).train(), (torch.randn(2, 3, 8, 8),))
+
+
+def test_a_failed_lowering_names_its_innermost_cause_in_a_few_lines(monkeypatch):
+    def fail(*_):
+        try:
+            raise TypeError("the kernel wants floats\nand more")
+        except TypeError as error:
+            raise RuntimeError("An error occurred when running a pass\n" * 100) from error
+
+    monkeypatch.setattr("etarena.exporter.lower", fail)
+    with pytest.raises(etarena.ExportError, match=r"caused by TypeError: the kernel wants floats$") as raised:
+        etarena.export(IDENTITY, (X,))
+    assert len(str(raised.value).splitlines()) < 10
+
+
 def test_a_number_from_data_that_is_no_size_is_fine():
     model = Lambda(lambda x: x * x.sum().item())
     method = etarena.load(etarena.export(model, (X,)).buffer, etarena.Arena(1 << 34)).method()
