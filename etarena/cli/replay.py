@@ -67,7 +67,8 @@ def _lifetimes(path: Path) -> list[Any]:
     from ..allocator import replay as traces
 
     try:
-        rows = [[int(row[key]) for key in ("size", "lower", "upper")] for row in csv.DictReader(path.open())]
+        with path.open(newline="") as file:
+            rows = [[int(row[key]) for key in ("size", "lower", "upper")] for row in csv.DictReader(file)]
     except (KeyError, TypeError, ValueError) as error:
         raise click.UsageError(f"{path} is no list of lifetimes with columns id,lower,upper,size: {error!r}") from error
     return traces.from_lifetimes(*zip(*rows, strict=True)) if rows else []
