@@ -4,11 +4,11 @@ PYTHON ?= python3
 VENV := .venv/bin
 PACKAGES := .venv/.packages
 BUILD := .venv/.build
-SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -name '*.c')
+SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -path '*/native/*.c')
 PYTEST := $(VENV)/python -m pytest
 JOBS ?= 2
 
-.PHONY: all build test lint package fuzz bench demo clean
+.PHONY: all build test test-debug sanitize lint package fuzz bench demo clean
 all: build
 
 build: $(BUILD)
@@ -23,6 +23,15 @@ $(BUILD): $(PACKAGES) setup.py $(SOURCES)
 
 test: build
 	$(PYTEST) -q -n $(JOBS) --dist loadfile --benchmark-disable $(ARGS)
+
+# Expensive checks after every change of a heap, poison in every arena, counts of live objects; then the usual build again.
+test-debug: build
+	ETARENA_DEBUG=1 $(VENV)/python setup.py --quiet build_ext --inplace --force
+	$(PYTEST) -q tests/allocator $(ARGS); status=$$?; $(VENV)/python setup.py --quiet build_ext --inplace --force; exit $$status
+
+# The C heap with the address, undefined behaviour and thread sanitizers.
+sanitize:
+	scripts/sanitize.sh
 
 lint: build
 	PATH="$(CURDIR)/$(VENV):$$PATH" scripts/lint.sh

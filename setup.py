@@ -5,6 +5,7 @@
 """
 
 import importlib.util
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ LINKED = "_runtime"  # the only module that links against libexecutorch.so: its 
 # No debug information: it is most of a module's size and holds the path of the build folder.
 COMMON_FLAGS = ["-O2", "-g0", "-Wall", "-Wextra", "-Wundef"]
 C_FLAGS = ["-std=c11", *COMMON_FLAGS]
+# ETARENA_DEBUG=1: expensive checks after every change of a heap, poison in every arena, counters.
+DEBUG_MACROS: list[tuple[str, str | None]] = [("ETARENA_DEBUG", "1")] if os.environ.get("ETARENA_DEBUG") == "1" else []
 CXX_FLAGS = ["-std=c++17", "-fvisibility=hidden", *COMMON_FLAGS]
 
 
@@ -63,14 +66,16 @@ def executorch_root() -> Path:
 
 
 def allocator_extensions() -> list[Extension]:
-    """The ground floor: plain C, no dependency. A module `exact` is made of exact.pyx and native/exact_*.c."""
+    """The ground floor: plain C, no dependency. Modules `heap` and `exact` are compiled with the C sources of their name."""
     folder = ROOT / "allocator"
+    native = sorted(str(path.relative_to(ROOT)) for path in (folder / "native").glob("*"))
     return [
         Extension(
             f"etarena.allocator.{source.stem}",
-            [str(path.relative_to(ROOT)) for path in (source, *sorted(folder.glob(f"native/{source.stem}_*.c")))],
+            [f"allocator/{source.name}", *(path for path in native if Path(path).match(f"{source.stem}_*.c"))],
             include_dirs=["allocator/native"],
-            depends=[str(path.relative_to(ROOT)) for path in sorted(folder.glob("native/*.h"))],
+            define_macros=DEBUG_MACROS,
+            depends=native,
             extra_compile_args=C_FLAGS,
         )
         for source in sorted(folder.glob("*.pyx"))
@@ -89,8 +94,8 @@ def runtime_extensions() -> list[Extension]:
             f"etarena.{source.stem}",
             [f"etarena/{source.name}"],
             language="c++",
-            include_dirs=["etarena/native"],
-            define_macros=[("C10_USING_CUSTOM_GENERATED_MACROS", None)],
+            include_dirs=["etarena/native", "allocator/native"],
+            define_macros=[*DEBUG_MACROS, ("C10_USING_CUSTOM_GENERATED_MACROS", None)],
             library_dirs=[str(root / "lib")],
             libraries=["executorch"] if source.stem == LINKED else [],
             depends=[str(header.relative_to(ROOT)) for header in (ROOT / "etarena" / "native").glob("*.h")],

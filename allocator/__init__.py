@@ -8,22 +8,31 @@ from . import errors
 from . import fork as fork  # registers what must happen when a process is copied
 from .anytime import AnytimePlanner
 from .arena import Arena, Block, Turn
-from .arena_stats import ArenaStats
+from .arena_core import DEBUG
+from .arena_stats import ArenaStats, HeapStats
 from .errors import *  # noqa: F403 - errors.__all__ is the list
 from .exhaustive import plan_exact
+from .offset_heap import OffsetHeap
 from .planner import OffsetPlanner, Plan, plan_offsets
 from .rules import RULES
 from .sizes import Opcode, SizeProgram
+from .trace import AllocationEvent, HeapRange, HeapSnapshot
 from .verify import Fault, FaultKind, find_faults, verify
 
 __all__ = [
     "RULES",
     "AnytimePlanner",
+    "DEBUG",
+    "AllocationEvent",
     "Arena",
     "ArenaStats",
     "Block",
     "Fault",
     "FaultKind",
+    "HeapRange",
+    "HeapSnapshot",
+    "HeapStats",
+    "OffsetHeap",
     "OffsetPlanner",
     "Opcode",
     "Plan",

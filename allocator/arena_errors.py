@@ -14,7 +14,10 @@ __all__ = [
     "nested",
     "no_address_space",
     "no_room",
+    "overwritten",
+    "pinned",
     "refused",
+    "rewound",
     "too_large",
 ]
 
@@ -84,4 +87,24 @@ def nested(arena: "Arena") -> Error:
     return Error(
         f"arena {arena.name!r}: this thread is inside a method that uses the activation region; run, trim or close "
         "after it has returned, or give the inner method an arena of its own"
+    )
+
+
+def overwritten(arena: "Arena", nbytes: int) -> Error:
+    """Say that somebody wrote to memory after it was freed."""
+    return Error(
+        f"arena {arena.name!r}: memory for a block of {nbytes} bytes was written to after it had been freed; whoever "
+        "freed it last still uses it"
+    )
+
+
+def rewound(arena: "Arena") -> Error:
+    """Say that a block is gone."""
+    return Error(f"arena {arena.name!r}: this block was freed when the arena was rewound")
+
+
+def pinned(arena: "Arena") -> BufferError:
+    """Say that a block cannot be rewound."""
+    return BufferError(
+        f"arena {arena.name!r}: a memoryview or array still uses a block made since the mark; drop it before rewinding"
     )

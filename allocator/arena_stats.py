@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["ArenaStats"]
+__all__ = ["ArenaStats", "HeapStats"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,9 @@ class ArenaStats:
         Number of calls so far.
     fragmentation : float
         1 - largest free range / all free bytes, over the free ranges between live blocks; 0 when there are none.
+    heap_backed, heap_peak_backed : int
+        At most so many bytes of the heap have memory behind them, live or free; the largest this ever was. Zero where
+        no account is kept: with huge pages, poison or guards.
     """
 
     activation_committed: int
@@ -35,3 +38,37 @@ class ArenaStats:
     allocations: int
     frees: int
     fragmentation: float
+    heap_backed: int
+    heap_peak_backed: int
+
+
+@dataclass(frozen=True)
+class HeapStats:
+    """What a heap of offsets holds at one moment; all sizes in bytes.
+
+    Attributes
+    ----------
+    live, peak : int
+        Bytes asked for by the live blocks; the largest this ever was.
+    top, extent : int
+        Nothing at or above `top` is in use; the largest it ever was.
+    blocks, free_ranges : int
+        Number of live blocks, and of free ranges between them.
+    allocations, frees : int
+        Number of calls so far.
+    fragmentation : float
+        1 - largest free range / all free bytes, over the free ranges between live blocks; 0 when there are none.
+    free_bytes : int
+        In the free ranges between live blocks.
+    """
+
+    live: int
+    peak: int
+    top: int
+    extent: int
+    blocks: int
+    free_ranges: int
+    allocations: int
+    frees: int
+    fragmentation: float
+    free_bytes: int

@@ -1,3 +1,5 @@
+from libc.stdint cimport int64_t
+
 cdef size_t PAGE                        # bytes
 
 
@@ -18,3 +20,7 @@ cdef Region new_region(char* start, size_t limit)
 cdef char* reserve_pages(size_t nbytes) noexcept nogil      # NULL and errno if the system refuses
 cdef void unreserve_pages(char* start, size_t nbytes) noexcept nogil
 cdef size_t round_to_pages(size_t nbytes) noexcept nogil
+# As HeapRelease of heap_core.h: the context is the address of offset 0.
+cdef int64_t release_pages(void* start, int64_t offset, int64_t size) noexcept nogil
+cdef bint ask_for_huge_pages(char* start, size_t nbytes) noexcept nogil     # whether the system has any
+cdef bint guard_page(char* page, bint closed) noexcept nogil                # forbid or allow access; whether granted

@@ -1,8 +1,9 @@
 """Address space whose pages become usable, and go back to the system, piece by piece."""
 
+from libc.stdint cimport int64_t
 from posix.mman cimport (
-    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE, madvise,
-    mmap, mprotect, munmap,
+    MADV_DONTNEED, MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ,
+    PROT_WRITE, madvise, mmap, mprotect, munmap,
 )
 from posix.unistd cimport _SC_PAGESIZE, sysconf
 
@@ -28,6 +29,22 @@ cdef char* reserve_pages(size_t nbytes) noexcept nogil:
 
 cdef void unreserve_pages(char* start, size_t nbytes) noexcept nogil:
     munmap(start, nbytes)
+
+
+cdef int64_t release_pages(void* start, int64_t offset, int64_t size) noexcept nogil:
+    cdef int64_t first = <int64_t>round_up(offset, PAGE)
+    cdef int64_t end = (offset + size) // <int64_t>PAGE * <int64_t>PAGE
+    if end <= first or madvise(<char*>start + first, end - first, MADV_DONTNEED) != 0:
+        return 0
+    return end - first
+
+
+cdef bint ask_for_huge_pages(char* start, size_t nbytes) noexcept nogil:
+    return madvise(start, nbytes, MADV_HUGEPAGE) == 0
+
+
+cdef bint guard_page(char* page, bint closed) noexcept nogil:
+    return mprotect(page, PAGE, PROT_NONE if closed else PROT_READ | PROT_WRITE) == 0
 
 
 cdef Region new_region(char* start, size_t limit):

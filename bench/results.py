@@ -178,8 +178,10 @@ def demo_figures(demo: dict[str, Any]) -> Iterator[str]:
 
 
 def main(paths: Sequence[str]) -> None:
-    """Read the JSON files named, write RESULTS.md beside this module."""
-    bench, demo = (json.loads(Path(path).read_text()) for path in paths)
+    """Read the JSON files of the benchmarks and, if there is one, of the demo; write RESULTS.md beside this module."""
+    files = [Path(path) for path in paths]
+    bench, *rest = [json.loads(path.read_text()) for path in files if path.exists() or path is files[0]]
+    demo = rest[0] if rest else None
     target = Path(__file__).parent / "RESULTS.md"
     target.write_text(results(bench, demo, describe()))
     print(target)

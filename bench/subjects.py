@@ -1,5 +1,6 @@
 """What is measured: the demo's models as etarena exports them, and as stock ExecuTorch does."""
 
+import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -75,13 +76,22 @@ class Subject:
         return run_stock(self._stock_file("static"))
 
     def _stock_file(self, kind: str) -> Path:
-        """A stock export; kept between runs, because it depends on nothing that changes here."""
-        path = STOCK_FILES / f"{self.name}.{kind}.{'x'.join(map(str, self.size))}.pte"
+        """A stock export, kept for later sessions under a name that changes with the model."""
+        size = "x".join(map(str, self.size))
+        path = STOCK_FILES / f"{self.name}.{kind}.{size}.{fingerprint(self.model.module)}.pte"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             buffer = export_stock(self.model, self.size, static=kind == "static").buffer
             path.write_bytes(buffer)
         return path
+
+
+def fingerprint(module: torch.nn.Module) -> str:
+    """Twelve hexadecimal digits that differ for another structure or other weights."""
+    digest = hashlib.blake2b(repr(module).encode())
+    for tensor in module.state_dict().values():
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:12]
 
 
 def run_stock(path: Path) -> Any:

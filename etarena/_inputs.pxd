@@ -12,6 +12,7 @@ cdef class InputReader:
     cdef object section
     cdef ShapeBinder binder
     cdef bint read_past_end             # delegates may read some bytes behind an input
+    cdef bint mutates                   # the method writes into some inputs
     cdef int position                   # of the input being read
     cdef vector[DLTensor] views         # one an input, of the call in progress
     cdef vector[int64_t] key            # sizes of all inputs, one after another, and int symbols
@@ -28,6 +29,8 @@ cdef class InputReader:
     cdef int replace_by_dense(
         self, int position, object tensor, str cause, BoundShape bound, Arena arena
     ) except -1
+    cdef int refuse_shared_memory(self) except -1
+    cdef int count_writes(self) except -1
     cdef int write_back(self) except -1
     cdef void forget(self) noexcept
     cdef void* address(self, int position) noexcept

@@ -17,6 +17,7 @@ from etarena._tensors cimport (
     dtype_code,
     has_layout,
     new_share,
+    overlaps,
     read_tensor,
     readable_behind,
     share_tensor,
@@ -58,6 +59,7 @@ cdef class InputReader:
     def __cinit__(self, section, ShapeBinder binder not None):
         self.section, self.binder = section, binder
         self.read_past_end = len(section.delegates) > 0
+        self.mutates = any(entry.mutated for entry in section.inputs)
         self.views.resize(len(section.inputs))
         self.key.resize(max(binder.key_length, 1))
         self.forget()
@@ -84,6 +86,20 @@ cdef class InputReader:
             else:
                 self.read_number(entry, value)
             self.position += 1
+        if self.mutates:
+            self.refuse_shared_memory()
+        return 0
+
+    cdef int refuse_shared_memory(self) except -1:
+        """An input that the method writes must not lie in the memory of another: the order of writes would show."""
+        tensors = {}
+        for position, entry in enumerate(self.section.inputs):
+            if entry.value >= 0:
+                tensors[position] = self.held[len(tensors)]
+        for position, tensor in tensors.items():
+            entry = self.section.inputs[position]
+            if entry.mutated and overlaps(tensor, [other for place, other in tensors.items() if place != position]):
+                raise InputError(f"input {entry.name!r}, which the method writes, shares memory with another input")
         return 0
 
     cdef int read_one(self, object entry, object value) except -1:
@@ -91,9 +107,10 @@ cdef class InputReader:
         cdef int start = self.binder.key_start[self.position]
         cdef int slot = self.binder.input_values[self.position]
         cdef int d
-        tensor = as_torch_tensor(value, entry.name)
+        made = len(self.copies)
+        tensor = as_torch_tensor(value, entry.name, self.copies)
         if entry.mutated:
-            refuse_if_read_only(entry, value, tensor)
+            refuse_unwritable(entry, value, tensor, len(self.copies) > made)
         read_tensor(tensor, entry.name, view)
         if dtype_code(view.dtype) != self.binder.dtypes[slot]:
             expected = dtype_name(self.binder.dtypes[slot])
@@ -182,8 +199,22 @@ cdef class InputReader:
         self.key[self.binder.key_start[self.position]] = number
         return 0
 
+    cdef int count_writes(self) except -1:
+        """Raise torch's version counters of the inputs that the method wrote, as in-place operators do."""
+        import torch
+
+        position = 0
+        for entry in self.section.inputs:
+            if entry.value >= 0:
+                if entry.mutated:
+                    torch.autograd.graph.increment_version(self.held[position])
+                position += 1
+        return 0
+
     cdef int write_back(self) except -1:
-        """Bring what the method wrote into copies back into the caller's tensors."""
+        """Bring what the method wrote into copies back into the caller's tensors, and tell torch of all it wrote."""
+        if self.mutates:
+            self.count_writes()
         for tensor, dense, name in self.write_backs:
             cause = f"the method's writes to input {name!r} go back into its own layout"
             self.copies.append(allow_copy(cause, dense.nbytes))
@@ -191,11 +222,21 @@ cdef class InputReader:
         return 0
 
 
-cdef int refuse_if_read_only(object entry, object value, object tensor) except -1:
-    """Refuse memory that the method writes into but may not."""
-    if value is not tensor and hasattr(value, "__array_interface__") and value.__array_interface__["data"][1]:
-        raise InputError(f"input {entry.name!r} is read-only, but the method writes into it: pass a copy")
-    if value is not tensor and not hasattr(value, "__array_interface__") and not hasattr(value, "__dlpack__"):
-        if memoryview(value).readonly:
-            raise InputError(f"input {entry.name!r} is read-only, but the method writes into it: pass a copy")
+cdef int refuse_unwritable(object entry, object value, object tensor, bint copied) except -1:
+    """Refuse memory that the method must write into but cannot."""
+    reason = None
+    if copied:
+        reason = "cannot be written as it lies in memory"
+    elif tensor.requires_grad:
+        reason = "requires grad"
+    elif any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
+        reason = "is expanded: several of its items are one in memory"
+    elif value is not tensor:
+        interface = getattr(value, "__array_interface__", None)
+        if interface is not None and interface["data"][1]:
+            reason = "is read-only"
+        elif interface is None and not hasattr(value, "__dlpack__") and memoryview(value).readonly:
+            reason = "is read-only"
+    if reason is not None:
+        raise InputError(f"input {entry.name!r} {reason}, but the method writes into it: pass a copy")
     return 0

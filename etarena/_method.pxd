@@ -15,7 +15,8 @@ cdef class PlannedMethod:
     cdef readonly str name
     cdef readonly object section          # the decoded plan section
     cdef readonly Arena arena
-    cdef object program                   # keeps the native program and the state blocks alive
+    cdef object program                   # LoadedProgram: keeps the native program and the state blocks alive
+    cdef bint failed                      # the last run ended in the middle: load the method anew before the next
     cdef NativeMethod native
     cdef ShapeBinder binder
     cdef InputReader reader

@@ -17,7 +17,7 @@ from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
 
 from .allocator import plan as plan_section
-from .allocator.errors import InputError, InputTypeError, PlanError
+from .allocator.errors import InputError, InputTypeError, PlanError, SizeOverflowError
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
 
 Kind = plan_section.Kind
@@ -38,9 +38,9 @@ cdef class PlannedMethod:
         The arena that holds activations and results.
     """
 
-    def __cinit__(self, program, str name not None, size_t cache_limit):
+    def __cinit__(self, program, str name not None):
         self.program, self.name, self.arena = program, name, program.arena
-        self.cache, self.cache_limit = OrderedDict(), cache_limit
+        self.cache, self.cache_limit = OrderedDict(), program.plan_cache
         self.last_copies = []
         self.load()
 
@@ -76,7 +76,7 @@ cdef class PlannedMethod:
             if found is not None and found[2] != tuple(value.dim_order):
                 raise PlanError(f"values[{value.index}].dim_order is {value.dim_order}, the program has {found[2]}")
         self.native.attach(indices.data(), ranks.data(), dtypes.data(), <int> indices.size())
-        self.check_nothing_is_missing()
+        self._check_nothing_is_missing()
         self.addresses.assign(len(section.values), <char*> NULL)
         self.fixed.assign(len(section.values), <char*> NULL)
         self.fixed_bytes.assign(len(section.values), 0)
@@ -91,9 +91,10 @@ cdef class PlannedMethod:
             self.state_bytes += block.nbytes
         self.native.mark_inputs_set()
         self.current = None
+        self.failed = False
         return 0
 
-    def check_nothing_is_missing(self):
+    def _check_nothing_is_missing(self):
         """Every tensor that the file gives no memory must be one that the plan section gives some."""
         known = {value.index for value in self.section.values}
         for index in range(self.native.values):
@@ -132,7 +133,7 @@ cdef class PlannedMethod:
         cdef BoundShape bound
         self.arena.enter()
         try:
-            if self.native.poisoned:
+            if self.failed:
                 self.load()
             self.reader.read(inputs)
             self.writer.check(outputs)
@@ -146,7 +147,7 @@ cdef class PlannedMethod:
             try:
                 self.native.run(self.labels)
             except BaseException:
-                self.current = None   # kernels may have resized tensors: bind everything anew
+                self.failed = True   # tensors may be resized, loop counters and delegates half-way: load it all anew
                 raise
             results = self.writer.collect(self.native, self.reader.copies)
             self.reader.write_back()
@@ -249,6 +250,8 @@ cdef class PlannedMethod:
         cdef BoundShape bound
         cdef vector[int64_t] key
         wanted = [entry for position, entry in enumerate(self.section.inputs) if self.binder.key_start[position] >= 0]
+        if not hasattr(shapes, "__len__"):
+            raise InputTypeError(f"shapes must be a sequence or mapping, got {type(shapes).__name__}")
         if hasattr(shapes, "keys"):
             missing = [entry.name for entry in wanted if entry.name not in shapes]
             if missing or len(shapes) != len(wanted):
@@ -257,7 +260,7 @@ cdef class PlannedMethod:
         if len(shapes) != len(wanted):
             names = ", ".join(entry.name for entry in wanted)
             raise InputError(f"expected {len(wanted)} shapes ({names}), got {len(shapes)}")
-        flat = [size for entry, shape in zip(wanted, shapes) for size in self.checked_shape(entry, shape)]
+        flat = [size for entry, shape in zip(wanted, shapes) for size in self._checked_shape(entry, shape)]
         key.resize(max(len(flat), 1))
         for position, size in enumerate(flat):
             key[position] = size
@@ -266,19 +269,24 @@ cdef class PlannedMethod:
             bound = self.binder.bind(key.data())
         finally:
             self.arena.leave()
-        return self.describe(bound, tuple(shape if isinstance(shape, int) else tuple(shape) for shape in shapes))
+        return self._describe(bound, tuple(tuple(shape) if hasattr(shape, "__iter__") else shape for shape in shapes))
 
-    def checked_shape(self, entry, shape):
+    def _checked_shape(self, entry, shape):
         """Return the sizes that one entry of `plan_for` stands for."""
         rank = len(self.section.values[entry.value].sizes) if entry.value >= 0 else None
         sizes = [shape] if rank is None else list(shape) if hasattr(shape, "__iter__") else None
         if sizes is None or (rank is not None and len(sizes) != rank):
             raise InputError(f"the shape of input {entry.name!r} must have {rank} sizes, got {shape!r}")
-        if not all(isinstance(size, int) and 0 <= size < 2**63 for size in sizes):
+        if not all(hasattr(size, "__index__") and not isinstance(size, bool) for size in sizes):
+            raise InputError(f"the shape of input {entry.name!r} must consist of ints, got {shape!r}")
+        numbers = [size.__index__() for size in sizes]
+        if rank is not None and min(numbers, default=0) < 0:
             raise InputError(f"the shape of input {entry.name!r} must consist of sizes >= 0, got {shape!r}")
-        return sizes
+        if max(numbers, default=0) >= 2**63 or min(numbers, default=0) < -(2**63):
+            raise SizeOverflowError(f"the shape of input {entry.name!r} does not fit 64 bits: {shape!r}")
+        return numbers
 
-    def describe(self, BoundShape bound, shapes):
+    def _describe(self, BoundShape bound, shapes):
         """Make a plan readable."""
         cdef int i, d, position
         buffers = []
@@ -313,6 +321,14 @@ cdef class PlannedMethod:
     def cached_plans(self):
         """Number of plans in the cache."""
         return len(self.cache)
+
+    def __reduce__(self):
+        """Refuse pickling: a method is memory of this process."""
+        raise TypeError("a method cannot be pickled: send the path or bytes of its .pte file and load it there")
+
+    def __repr__(self):
+        inputs = ", ".join(entry.name for entry in self.section.inputs)
+        return f"<etarena method {self.name}({inputs}), {len(self.cache)} plans cached>"
 
     def trim(self):
         """Drop cached plans, load the method's delegates anew and give unused pages of the arena back."""

@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 
 from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._runtime cimport NativeMethod, TensorView
-from etarena._tensors cimport HeapShare, drop_share, new_share, share_tensor
+from etarena._tensors cimport HeapShare, drop_share, memory_range, new_share, overlaps, share_tensor
 from etarena.allocator.arena cimport Arena
 
 from .allocator.errors import InputError, InputTypeError, RuntimeFailure
@@ -73,6 +73,8 @@ cdef class OutputWriter:
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
             kind = type(tensor).__name__
             raise InputTypeError(f"output {position} needs a dense CPU torch.Tensor or None, got {kind}")
+        if tensor.requires_grad:
+            raise InputError(f"the tensor for output {position} requires grad, which writing into it would break")
         expected = dtype_name(self.section.values[entry.value].dtype)
         if str(tensor.dtype) != f"torch.{expected}":
             raise InputTypeError(f"the tensor for output {position} has dtype {tensor.dtype}, the output {expected}")
@@ -121,6 +123,11 @@ cdef class OutputWriter:
         shape = [self.bound.sizes[start + d] for d in range(self.binder.rank[slot])]
         if list(tensor.shape) != shape:
             raise InputError(f"the tensor for output {position} has shape {list(tensor.shape)}, the output has {shape}")
+        if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
+            raise InputError(f"the tensor for output {position} is expanded: several of its items are one in memory")
+        begin, end = memory_range(tensor)
+        if end - begin > tensor.untyped_storage().nbytes():
+            raise InputError(f"the tensor for output {position} is larger than its storage")
 
     def writes_directly(self, int position, tensor, inputs):
         """Whether the output's own memory can be the caller's tensor: same layout, and no input lies there."""
@@ -129,6 +136,8 @@ cdef class OutputWriter:
         cdef int start = self.binder.start[slot]
         order = [self.binder.dim_orders[start + d] for d in range(self.binder.rank[slot])]
         if self.binder.kind[owner] != OUTPUT or not tensor.permute(order).is_contiguous():
+            return False
+        if tensor.is_neg() or tensor.is_conj():
             return False
         if tensor.nbytes != self.bound.nbytes[owner] or tensor.data_ptr() % tensor.element_size():
             return False
@@ -199,9 +208,11 @@ cdef class OutputWriter:
         cdef int slot = self.section.outputs[position].value
         cdef int start = self.binder.start[slot]
         tensor = self.given[position]
-        if nbytes == 0 or tensor.data_ptr() == address:
-            return tensor
         import torch
+
+        if nbytes == 0 or tensor.data_ptr() == address:
+            torch.autograd.graph.increment_version(tensor)   # torch must learn that its contents changed
+            return tensor
 
         copies.append(allow_copy(f"output {position} goes into a tensor it could not be written to", nbytes))
         order = [self.binder.dim_orders[start + d] for d in range(self.binder.rank[slot])]
@@ -225,21 +236,3 @@ cdef bint holds(const HeapShare* share, const void* address) noexcept:
     """Whether an address is inside a block; an empty block holds its own address."""
     begin = <const char*> share.address
     return address == begin or (begin < <const char*> address < begin + share.nbytes)
-
-
-cdef bint overlaps(object tensor, object others):
-    """Whether a tensor's memory touches that of any other."""
-    begin, end = memory_range(tensor)
-    for other in others:
-        other_begin, other_end = memory_range(other)
-        if begin < other_end and other_begin < end:
-            return True
-    return False
-
-
-cdef tuple memory_range(object tensor):
-    """Addresses from the first to one past the last byte of a strided tensor; strides are never negative in torch."""
-    if tensor.numel() == 0:
-        return 0, 0
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()

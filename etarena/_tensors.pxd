@@ -62,10 +62,12 @@ cdef extern from "heap_share.h" namespace "etarena" nogil:
 
 
 # Readers of the caller's tensors.
-cdef object as_torch_tensor(object value, str name)                    # any array-like, as a tensor on the same memory
+cdef object as_torch_tensor(object value, str name, list copies)       # any array-like, as a tensor on the same memory
 cdef int read_tensor(object tensor, str name, DLTensor* out) except -1  # a torch.Tensor, which the caller keeps
 cdef int dtype_code(DLDataType dtype) noexcept nogil                   # ExecuTorch ScalarType, -1 when there is none
 cdef bint has_layout(const DLTensor* tensor, const uint8_t* dim_order) noexcept nogil
+cdef bint overlaps(object tensor, object others)                        # of torch tensors: whether memory is shared
+cdef tuple memory_range(object tensor)
 cdef bint readable_behind(const void* address, size_t nbytes) noexcept nogil
 
 # Results. A share is one block of the arena's heap with a count of the tensors on it.

@@ -2,4 +2,6 @@ from typing import Any
 
 import torch
 
-def torch_view(value: Any, name: str) -> tuple[torch.Tensor, int]: ...
+from .copies import Copy
+
+def torch_view(value: Any, name: str, copies: list[Copy]) -> tuple[torch.Tensor, int]: ...

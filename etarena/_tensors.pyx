@@ -12,7 +12,8 @@ from libc.stdlib cimport free, malloc
 
 from etarena.allocator.arena cimport Arena
 
-from .allocator.errors import InputTypeError
+from .allocator.errors import InputError, InputTypeError
+from .copies import allow_copy
 
 cdef extern from "Python.h":
     int Py_IsInitialized() nogil
@@ -36,17 +37,19 @@ cdef struct BorrowedBuffer:            # a caller's buffer seen as a tensor
 cdef DLPackExchangeAPI* exchange = NULL
 cdef object torch_tensor = None
 cdef object torch_module = None
+cdef object numpy = None
 
 
 cdef int load_torch() except -1:
     """Import torch on first use and find its exchange table."""
-    global exchange, torch_tensor, torch_module
+    global exchange, torch_tensor, torch_module, numpy
+    import numpy as numpy_module
     import torch
 
     table = <DLPackExchangeAPI*> PyCapsule_GetPointer(torch.Tensor.__dlpack_c_exchange_api__, "dlpack_exchange_api")
     if table.version.major != 1:
         raise ImportError(f"torch speaks DLPack {table.version.major}, etarena speaks DLPack 1: use torch 2.13")
-    torch_module, torch_tensor, exchange = torch, torch.Tensor, table
+    numpy, torch_module, torch_tensor, exchange = numpy_module, torch, torch.Tensor, table
     return 0
 
 
@@ -128,8 +131,11 @@ cdef void release_buffer(DLManagedTensorVersioned* managed) noexcept nogil:
     free(borrowed)
 
 
-cdef object buffer_tensor(object value, str name):
-    """See a buffer (NumPy array, memoryview, arena block, ...) as a tensor on the same memory, read-only or not."""
+cdef object buffer_tensor(object value, str name, list copies):
+    """See a buffer (NumPy array, memoryview, arena block, ...) as a tensor on the same memory, read-only or not.
+
+    Torch has no negative strides and none between items: such buffers are copied, and the copy is counted.
+    """
     cdef BorrowedBuffer* borrowed
     cdef int rank, d
     cdef void* result = NULL
@@ -137,11 +143,15 @@ cdef object buffer_tensor(object value, str name):
     PyObject_GetBuffer(value, &view, PyBUF_RECORDS_RO)
     rank = view.ndim
     dtype = buffer_dtype(&view)
-    strided = all(view.strides[d] % view.itemsize == 0 for d in range(rank))
-    if dtype.bits == 0 or not strided:
+    if dtype.bits == 0:
         kind = (<bytes> view.format).decode()
         PyBuffer_Release(&view)
         raise InputTypeError(f"input {name!r}: a buffer of items {kind!r} cannot be read as a tensor; convert it first")
+    if not all(view.strides[d] >= 0 and view.strides[d] % view.itemsize == 0 for d in range(rank)):
+        nbytes = view.len
+        PyBuffer_Release(&view)
+        copies.append(allow_copy(f"input {name!r} has strides that a tensor cannot have", nbytes))
+        return torch_module.from_numpy(numpy.array(value, order="C"))
     borrowed = <BorrowedBuffer*> malloc(sizeof(BorrowedBuffer) + 2 * rank * sizeof(int64_t))
     if borrowed == NULL:
         PyBuffer_Release(&view)
@@ -170,23 +180,39 @@ cdef void fill_managed(
     managed.dl_tensor.shape, managed.dl_tensor.strides = dims, dims + rank
 
 
-cdef object as_torch_tensor(object value, str name):
+cdef object as_torch_tensor(object value, str name, list copies):
     """See `value` as a torch tensor on the same memory; InputTypeError if it is nothing like a tensor."""
     if exchange == NULL:
         load_torch()
     if not isinstance(value, torch_tensor):
-        if PyObject_CheckBuffer(value):
-            return buffer_tensor(value, name)
-        if hasattr(value, "__dlpack__"):
-            value = torch_module.from_dlpack(value)
-        else:
-            raise InputTypeError(
-                f"input {name!r}: expected a tensor, a NumPy array or anything with __dlpack__ or the buffer protocol, "
-                f"got {type(value).__name__}"
-            )
+        value = foreign_tensor(value, name, copies)
+    elif type(value) is not torch_tensor and type(value).__torch_dispatch__ is not torch_tensor.__torch_dispatch__:
+        raise InputTypeError(f"input {name!r}: a {type(value).__name__} has no plain memory; pass a torch.Tensor")
     if value.is_neg() or value.is_conj():
+        copies.append(allow_copy(f"input {name!r} is a negated or conjugated view", value.nbytes))
         value = value.resolve_conj().resolve_neg()
     return value
+
+
+cdef object foreign_tensor(object value, str name, list copies):
+    """See anything that is no torch tensor as one."""
+    if PyObject_CheckBuffer(value):
+        return buffer_tensor(value, name, copies)
+    if not hasattr(value, "__dlpack__"):
+        raise InputTypeError(
+            f"input {name!r}: expected a tensor, a NumPy array or anything with __dlpack__ or the buffer protocol, "
+            f"got {type(value).__name__}"
+        )
+    try:
+        return torch_module.from_dlpack(value)
+    except Exception as error:
+        kind = type(value).__name__
+        raise InputTypeError(f"input {name!r}: __dlpack__ of {kind} failed: {first_line(error)}") from error
+
+
+cdef str first_line(object error):
+    """What an exception says, without the C++ stack that torch appends."""
+    return str(error).partition("\n")[0]
 
 
 cdef int read_tensor(object tensor, str name, DLTensor* out) except -1:
@@ -195,11 +221,27 @@ cdef int read_tensor(object tensor, str name, DLTensor* out) except -1:
         exchange.dltensor_from_py_object_no_sync(<void*> <PyObject*> tensor, out)
     except Exception as error:
         raise InputTypeError(
-            f"input {name!r}: a tensor on device {tensor.device} with layout {tensor.layout} cannot be read: {error}"
+            f"input {name!r}: a {type(tensor).__name__} ({tensor.layout}, device {tensor.device}) cannot be read: "
+            f"{first_line(error)}"
         ) from error
     if out.device.device_type != DLPACK_CPU:
         raise InputTypeError(f"input {name!r}: the tensor is on device {tensor.device}, move it to the CPU first")
+    storage = tensor.untyped_storage()
+    end = <size_t> out.data + out.byte_offset + span_bytes(out)
+    if end > <size_t> storage.data_ptr() + <size_t> storage.nbytes():
+        raise InputError(f"input {name!r}: the tensor's storage of {storage.nbytes()} bytes is smaller than the tensor")
     return 0
+
+
+cdef size_t span_bytes(const DLTensor* tensor) noexcept nogil:
+    """Bytes from a tensor's first to one past its last item; 0 for an empty one. Strides are never negative."""
+    cdef int64_t last = 0
+    cdef int d
+    for d in range(tensor.ndim):
+        if tensor.shape[d] == 0:
+            return 0
+        last += (tensor.shape[d] - 1) * (tensor.strides[d] if tensor.strides != NULL else row_major_stride(tensor, d))
+    return <size_t> (last + 1) * (tensor.dtype.bits // 8)
 
 
 cdef bint has_layout(const DLTensor* tensor, const uint8_t* dim_order) noexcept nogil:
@@ -292,9 +334,27 @@ cdef object share_tensor(
     return tensor
 
 
-def torch_view(value, str name not None):
-    """See an array-like as a CPU torch tensor on the same memory; InputTypeError if that cannot be."""
+cdef bint overlaps(object tensor, object others):
+    """Whether a tensor's memory touches that of any other."""
+    begin, end = memory_range(tensor)
+    for other in others:
+        other_begin, other_end = memory_range(other)
+        if begin < other_end and other_begin < end:
+            return True
+    return False
+
+
+cdef tuple memory_range(object tensor):
+    """Addresses from the first to one past the last byte of a strided tensor; strides are never negative in torch."""
+    if tensor.numel() == 0:
+        return 0, 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
+def torch_view(value, str name not None, list copies not None):
+    """See an array-like as a CPU torch tensor on the same memory; copies it needs are counted in `copies`."""
     cdef DLTensor view
-    tensor = as_torch_tensor(value, name)
+    tensor = as_torch_tensor(value, name, copies)
     read_tensor(tensor, name, &view)
     return tensor, dtype_code(view.dtype)

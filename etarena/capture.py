@@ -84,12 +84,13 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if is_channels_last else tensor.contiguous()
 
 
-def first_lines(error: Exception, limit: int = 1000) -> str:
+def first_lines(error: Exception, limit: int = 1000, lines: int = 8) -> str:
     """The part of torch's message that a user can act on: the text before its internals."""
     text = str(error).strip() or type(error).__name__
     for internal in ("From user code", "The error above", "For more information", "framework stack", "While executing"):
         text = text.split(f"\n{internal}")[0]
-    return text if len(text) <= limit else text[:limit].rstrip() + " ..."
+    shown = "\n".join(text.splitlines()[:lines])[:limit].rstrip()
+    return shown if shown == text else f"{shown} ..."
 
 
 def _capture(program: ExportedProgram, names: dict[sympy.Symbol, str], least: int) -> Capture:

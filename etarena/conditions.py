@@ -34,6 +34,9 @@ LAYOUT_FUNCTIONS = frozenset(
     }
 )
 
+# Matrix products by name, each with the position of its left operand.
+MATRIX_PRODUCTS = {"aten.mm": 0, "aten.bmm": 0, "aten.addmm": 1, "aten.linear": 0}
+
 
 def conditions_of(program: ExportedProgram, ranges: Mapping[sympy.Symbol, tuple[int, int]]) -> dict[sympy.Basic, str]:
     """Conditions, each with its text, without those that always hold within `ranges`.
@@ -52,6 +55,9 @@ def conditions_of(program: ExportedProgram, ranges: Mapping[sympy.Symbol, tuple[
         for part in sympy.And.make_args(environment.replace(expr) if environment is not None else expr):
             if part.free_symbols and part.free_symbols <= set(spans) and not _always(part, spans):
                 found.setdefault(part, str(part))
+    for part, text in _unwritten_products(program):
+        if part.free_symbols <= set(spans) and not _always(part, spans):
+            found.setdefault(part, text)
     return found
 
 
@@ -120,6 +126,29 @@ def _unsqueezed(program: ExportedProgram) -> Iterator[sympy.Basic]:
             size: Size = expression(source.shape[dim])
             if not isinstance(size, int):
                 yield sympy.Ne(size, 1)
+
+
+def _unwritten_products(program: ExportedProgram) -> Iterator[tuple[sympy.Basic, str]]:
+    """Matrix products over a symbolic inner size: at 0 the stock kernels return without writing their output."""
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            operator = getattr(getattr(node.target, "_schema", None), "name", "").replace("::", ".")
+            if operator not in MATRIX_PRODUCTS:
+                continue
+            position = MATRIX_PRODUCTS[operator]
+            (left,), (right,) = map(fake_tensors, node.args[position : position + 2])
+            inner = expression(left.shape[-1])
+            if isinstance(inner, int):
+                continue
+            columns = right.shape[0] if operator == "aten.linear" else right.shape[-1]
+            sizes = [sympy.sympify(expression(size)) for size in (*left.shape[:-1], columns)]
+            if any(inner == size or inner in sympy.Mul.make_args(size) for size in sizes):
+                continue  # there is nothing to write when the inner size is 0
+            # torch declares its symbols positive: sympy must not evaluate comparisons with 0.
+            filled = sympy.Ne(inner, 0, evaluate=False)
+            empty = [sympy.Eq(size, 0, evaluate=False) for size in sizes if not size.is_number]
+            text = f"the inner size {inner} of {operator} must not be 0: the stock kernel leaves the result unwritten"
+            yield sympy.Or(filled, *empty, evaluate=False) if empty else filled, text
 
 
 def _always(expr: sympy.Basic, spans: Mapping[sympy.Symbol, ValueRanges]) -> bool:

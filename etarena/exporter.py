@@ -56,8 +56,15 @@ class ExportedModel:
         return self._methods[method]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file. It appears under its name only once it is complete; an older one is replaced."""
-        target = Path(path)
+        """Write the file. It appears under its name only once it is complete; an older one is replaced.
+
+        A symbolic link stays, and what it points at is written; a pipe or a device is written to, never replaced.
+        """
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():
+            with target.open("wb") as file:
+                file.write(self._buffer)
+            return
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -143,7 +150,24 @@ def _reported(what: str, stage: str) -> Iterator[None]:
     except Error:
         raise
     except Exception as error:
-        raise ExportError(f"{what} cannot be {stage}: {type(error).__name__}: {first_lines(error)}") from error
+        text = f"{what} cannot be {stage}: {type(error).__name__}: {first_lines(error)}"
+        raise ExportError(text + _root_cause(error, text) + _way_out(error)) from error
+
+
+def _root_cause(error: BaseException, said: str) -> str:
+    """The first line of the innermost cause, which the passes of ExecuTorch leave out of their own message."""
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    line = next(iter(str(cause).strip().splitlines()), "")
+    return "" if line in said else f"; caused by {type(cause).__name__}: {line}"
+
+
+def _way_out(error: BaseException) -> str:
+    """What the user can do about a failure that is known to come from the model's own mode."""
+    if "native_batch_norm" in str(error):
+        return ". The model normalises batches as in training: call model.eval() before the export"
+    return ""
 
 
 def _check_memory(memory: str) -> None:

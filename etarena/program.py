@@ -5,12 +5,13 @@ from __future__ import annotations
 import mmap
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .allocator import plan
 from .allocator.arena import Arena
-from .allocator.errors import Error, InputTypeError, PlanError
+from .allocator.errors import Error, InputError, InputTypeError, PlanError
 from .libraries import load_libraries
+from .loaded import LoadedProgram
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 __all__ = ["Method", "Program", "default_arena", "load"]
 
 PLAN_BACKEND = "EtarenaPlan"
+_PROGRAM_ALIGNMENT = 16  # Program::kMinimumAlignment of executorch 1.5.1
 _default_arena: Arena | None = None
 
 
 def default_arena() -> Arena:
     """Return the arena of the process, made when it is first needed; programs loaded without one share it."""
     global _default_arena
-    if _default_arena is None:
+    if _default_arena is None or _default_arena.is_closed:
         _default_arena = Arena(name="default")
     return _default_arena
 
@@ -70,12 +72,27 @@ def load(source: str | os.PathLike[str] | Buffer, arena: Arena | None = None, *,
             data: mmap.mmap | memoryview = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     else:
         try:
-            data = memoryview(source).cast("B")
+            data = aligned(memoryview(source).cast("B"))
         except TypeError as error:
             raise InputTypeError(f"expected a path or bytes, got {type(source).__name__}") from error
     if arena is not None and not isinstance(arena, Arena):
         raise InputTypeError(f"arena must be an etarena.Arena, got {type(arena).__name__}")
+    if plan_cache < 0:
+        raise InputError(f"plan_cache is a number of bytes >= 0, got {plan_cache}")
     return Program(data, arena or default_arena(), plan_cache)
+
+
+def aligned(data: memoryview) -> memoryview:
+    """Return the bytes themselves where ExecuTorch can read them in place, else a copy at a multiple of 16 bytes."""
+    import numpy
+
+    array = numpy.frombuffer(data, numpy.uint8)
+    if len(array) == 0 or array.ctypes.data % _PROGRAM_ALIGNMENT == 0:
+        return data
+    room = numpy.empty(len(array) + _PROGRAM_ALIGNMENT, numpy.uint8)
+    start = -room.ctypes.data % _PROGRAM_ALIGNMENT
+    room[start : start + len(array)] = array
+    return room.data[start : start + len(array)]
 
 
 class Program:
@@ -92,16 +109,14 @@ class Program:
         from ._runtime import NativeProgram
 
         self.arena = arena
-        self._plan_cache = plan_cache
         # Before ExecuTorch reads anything: what follows trusts a file whose digest is right.
         sections = plan.check(data)
-        self.native = NativeProgram(data)
-        self._check_sections(sections)
+        self._loaded = LoadedProgram(NativeProgram(data), arena, plan_cache)
         self._methods: dict[str, Method] = {}
-        self._states: dict[str, Any] = {}
+        self._check_sections(sections)
 
     def _check_sections(self, sections: int) -> None:
-        expected = sum(PLAN_BACKEND in self.native.describe(name)[1] for name in self.method_names)
+        expected = sum(PLAN_BACKEND in self._loaded.native.describe(name)[1] for name in self.method_names)
         if expected != sections:
             raise PlanError(
                 f"the file names {expected} plan sections and holds {sections}: it is damaged, export it again"
@@ -110,7 +125,7 @@ class Program:
     @property
     def method_names(self) -> list[str]:
         """Names of the methods, in the order of the file."""
-        return self.native.method_names
+        return self._loaded.native.method_names
 
     def method(self, name: str = "forward") -> Method:
         """Return a method, loading it when it is first asked for.
@@ -131,33 +146,17 @@ class Program:
         return self._methods[name]
 
     def _load_method(self, name: str) -> Method:
-        if PLAN_BACKEND in self.native.describe(name)[1]:
+        if PLAN_BACKEND in self._loaded.native.describe(name)[1]:
             from ._method import PlannedMethod
 
-            return PlannedMethod(self, name, self._plan_cache)
+            return PlannedMethod(self._loaded, name)
         from .stock_method import StockMethod
 
-        return StockMethod(self, name)
+        return StockMethod(self._loaded, name)
 
-    def state_block(self, section: plan.Method, state: plan.State) -> Any:
-        """Return the arena block of a mutable buffer, shared by the methods that name it, made with its start value."""
-        from .dtypes import ITEM_BYTES
-
-        value = section.values[state.value]
-        nbytes = ITEM_BYTES[value.dtype]
-        for register in value.sizes:
-            if register < len(section.symbols):
-                raise PlanError(f"states[{state.name!r}].value: the size of a mutable buffer must be fixed")
-            nbytes *= section.size_code[register - len(section.symbols)].a
-        block = self._states.get(state.name)
-        if block is None:
-            block = self._states[state.name] = self.arena.alloc(nbytes)
-            memoryview(block).cast("B")[:] = bytes(state.initial) or bytes(nbytes)
-        if block.nbytes != nbytes:
-            raise PlanError(
-                f"states[{state.name!r}]: two methods disagree about its size: {block.nbytes}, {nbytes} bytes"
-            )
-        return block
+    def __reduce__(self) -> NoReturn:
+        """Refuse pickling: the program is memory of this process."""
+        raise TypeError("a program cannot be pickled: send the path or bytes of its .pte file and load it there")
 
     def __repr__(self) -> str:
         """Name the methods."""

@@ -13,6 +13,7 @@ from torch.export.graph_signature import OutputKind
 from .allocator import plan
 from .allocator.errors import ExportError
 from .capture import Capture
+from .dtypes import ITEM_BYTES
 from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
 from .order import example_sizes, preferred_order
@@ -223,6 +224,11 @@ def _describe(
     registers: Registers,
 ) -> plan.Value:
     tensor = method.tensors[index]
+    if int(tensor.scalar_type) not in ITEM_BYTES:
+        raise ExportError(
+            f"method {method.plan.name!r}: {method.name(index)!r} has dtype {tensor.scalar_type.name.lower()}, which "
+            "the runtime does not support; convert to another dtype there"
+        )
     owner = lifetimes.owner[index]
     returned = {lifetimes.owner[output] for output in outputs}
     if owner in method.plan.inputs:

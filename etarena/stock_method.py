@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from .program import Program
+    from .loaded import LoadedProgram
 
 __all__ = ["StockMethod"]
 
@@ -51,7 +51,7 @@ class StockMethod:
 
     section = None
 
-    def __init__(self, program: Program, name: str) -> None:
+    def __init__(self, program: LoadedProgram, name: str) -> None:
         self.name = name
         self.arena = program.arena
         self._program = program
@@ -127,7 +127,7 @@ class StockMethod:
                 raise InputTypeError(f"input {position} must be a number, got {type(value).__name__}")
             self._native.set_number_input(position, value)
             return None
-        tensor, dtype = torch_view(value, str(position))
+        tensor, dtype = torch_view(value, str(position), copies)
         if dtype != expected.dtype:
             raise InputTypeError(f"input {position} has dtype {tensor.dtype}, expected {dtype_name(expected.dtype)}")
         self._check_shape(position, tuple(tensor.shape), expected)

@@ -3,6 +3,7 @@
 from hypothesis import settings
 
 # Examples are compared with slow oracles on shared machines: a deadline would only measure the machine.
-settings.register_profile("default", deadline=None, max_examples=100)
+# The same examples on every run, so that a failure belongs to the change that was made; "make fuzz" looks for new ones.
+settings.register_profile("default", deadline=None, max_examples=100, derandomize=True)
 settings.register_profile("fuzz", deadline=None, max_examples=20_000)
 settings.load_profile("default")

@@ -1,4 +1,4 @@
-"""The command line: ``etarena export | inspect | run | demo``."""
+"""The command line: ``etarena export | inspect | run | replay | demo``."""
 
 from .group import cli, main
 

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ..allocator.plan import Kind, Method, Scalar
@@ -70,22 +71,20 @@ def _output(method: Method, item: Any) -> dict[str, Any]:
 
 def print_method(console: Console, method: dict[str, Any]) -> None:
     """Show what `describe_method` returned."""
-    console.print(f"method [bold]{method['name']}[/]", highlight=False)
+    console.print(f"method [bold]{escape(method['name'])}[/]", highlight=False)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
-    for item in method["inputs"]:
-        table.add_row("input", item["name"], _kind_text(item))
-    for position, item in enumerate(method["outputs"]):
-        table.add_row("output", str(position), _kind_text(item))
-    for item in method["state"]:
-        table.add_row("state", item["name"], _kind_text(item))
+    rows = [("input", item["name"], _kind_text(item)) for item in method["inputs"]]
+    rows += [("output", str(position), _kind_text(item)) for position, item in enumerate(method["outputs"])]
+    rows += [("state", item["name"], _kind_text(item)) for item in method["state"]]
     for symbol in method["symbols"]:
         high = "unbounded" if symbol["max"] is None else f"at most {symbol['max']}"
-        table.add_row("symbol", symbol["name"], f"at least {symbol['min']}, {high}")
-    for text in method["guards"]:
-        table.add_row("guard", "", text)
+        rows.append(("symbol", symbol["name"], f"at least {symbol['min']}, {high}"))
+    rows += [("guard", "", text) for text in method["guards"]]
     for backend, calls in method["delegates"].items():
-        table.add_row("delegate", backend, f"{calls} call" + "s" * (calls != 1))
-    table.add_row("program", "", f"{method['instructions']} instructions, {method['planned_buffers']} planned buffers")
+        rows.append(("delegate", backend, f"{calls} call" + "s" * (calls != 1)))
+    rows.append(("program", "", f"{method['instructions']} instructions, {method['planned_buffers']} planned buffers"))
+    for row in rows:
+        table.add_row(*map(escape, row))  # shapes such as [rows, 3] are no markup
     console.print(table)
 
 

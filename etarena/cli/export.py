@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 
 from ..report.units import bytes_text
 from .command import Answer, Command, step
@@ -47,7 +48,7 @@ def export(source: str, output: Path, backend: str, dynamic: tuple[str, ...]) ->
     with step("Exporting"):
         exported = _export(loaded, shapes, backend)
     exported.save(output)
-    return _answer(output, exported.plan("forward"))
+    return _answer(output, len(exported.buffer), exported.plan("forward"))
 
 
 def _shapes(source: Source, dynamic: list[str]) -> Any:
@@ -71,12 +72,11 @@ def _export(source: Source, shapes: Any, backend: str) -> Any:
     return etarena.export(source.model, source.args, source.kwargs or None, shapes, partitioners=partitioners)
 
 
-def _answer(output: Path, method: "Method") -> Answer:
-    nbytes = output.stat().st_size
+def _answer(output: Path, nbytes: int, method: "Method") -> Answer:
     data: dict[str, Any] = {"path": str(output), "bytes": nbytes, "methods": [describe_method(method)]}
 
     def show(console: Console) -> None:
-        console.print(f"[bold]{output}[/] ({bytes_text(nbytes)})")
+        console.print(f"[bold]{escape(str(output))}[/] ({bytes_text(nbytes)})")
         print_method(console, data["methods"][0])
 
     return Answer(data, show)

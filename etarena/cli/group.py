@@ -6,6 +6,7 @@ from .. import __version__
 from .demo import demo
 from .export import export
 from .inspect import inspect
+from .replay import replay
 from .run import run
 
 
@@ -15,7 +16,7 @@ def cli() -> None:
     """Export PyTorch models with unbounded shapes and run them from one arena on the stock ExecuTorch runtime."""
 
 
-for command in (export, inspect, run, demo):
+for command in (export, inspect, run, replay, demo):
     cli.add_command(command)
 
 

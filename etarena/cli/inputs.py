@@ -1,12 +1,16 @@
 """The inputs of a run: from files, or random of a given shape."""
 
+import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .describe import describe_method
+from ..allocator.errors import SizeOverflowError
+from ..report.units import bytes_text
+from .describe import INT64_MAX, describe_method
 from .units import shape_text
 
 if TYPE_CHECKING:
@@ -54,6 +58,11 @@ def make_inputs(
         else:
             inputs.append(item["value"])
     return inputs
+
+
+def physical_memory() -> int:
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _is_sized(item: dict[str, Any]) -> bool:
@@ -105,6 +114,13 @@ def _random(dtype: str, shape: Shape, generator: "torch.Generator", int_limit: i
     kind = getattr(torch, dtype, None)
     if kind is None or kind.is_complex:
         raise click.UsageError(f"there are no random inputs of dtype {dtype}: give --input")
+    # Random integers are drawn as int64, random floats as float32, then converted.
+    nbytes = math.prod(shape) * (kind.itemsize + (4 if kind.is_floating_point else 8))
+    if any(size > INT64_MAX for size in shape) or nbytes > physical_memory():
+        raise SizeOverflowError(
+            f"a random {dtype} input of shape {shape_text(shape)} needs {bytes_text(nbytes)}, more than the memory of "
+            "this machine"
+        )
     if kind.is_floating_point:
         return torch.randn(shape, generator=generator).to(kind)
     return torch.randint(0, 2 if kind is torch.bool else int_limit, shape, generator=generator).to(kind)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ..dtypes import dtype_name
@@ -106,23 +107,24 @@ def _shapes_text(shapes: Sequence[Any]) -> str:
 
 
 def _show(console: Console, data: dict[str, Any]) -> None:
-    console.print(f"[bold]{data['path']}[/] ({bytes_text(data['bytes'])})")
+    console.print(f"[bold]{escape(data['path'])}[/] ({bytes_text(data['bytes'])})")
     for method in data["methods"]:
         if method["planned"] == "ahead of time":
-            console.print(f"method [bold]{method['name']}[/]: planned ahead of time by a stock exporter")
+            console.print(f"method [bold]{escape(method['name'])}[/]: planned ahead of time by a stock exporter")
         else:
             print_method(console, method)
     if "plan" in data:
         _show_plan(console, data["plan"])
     if "map" in data:
-        console.print(f"memory map written to {data['map']}")
+        console.print(f"memory map written to {data['map']}", markup=False)
 
 
 def _show_plan(console: Console, plan: dict[str, Any]) -> None:
     ratio = plan["peak"] / plan["lower_bound"] if plan["lower_bound"] else 1.0
     console.print(
         f"plan for {_shapes_text(plan['shapes'])}: {bytes_text(plan['peak'])} of arena "
-        f"for {len(plan['buffers'])} buffers, {ratio:.3f} x the lower bound of {bytes_text(plan['lower_bound'])}"
+        f"for {len(plan['buffers'])} buffers, {ratio:.3f} x the lower bound of {bytes_text(plan['lower_bound'])}",
+        markup=False,
     )
     largest = sorted(plan["buffers"], key=lambda buffer: -buffer["nbytes"])[:LARGEST_SHOWN]
     table = Table(box=None, padding=(0, 2, 0, 2), title_justify="left", title=f"{len(largest)} largest buffers")
@@ -131,7 +133,6 @@ def _show_plan(console: Console, plan: dict[str, Any]) -> None:
     for buffer in largest:
         live = f"{buffer['first']}-{buffer['last']}"
         what = f"{buffer['dtype']} {shape_text(buffer['shape'])}"
-        table.add_row(
-            buffer["name"], bytes_text(buffer["nbytes"]), f"{buffer['offset']:#x}", live, what, buffer["definition"]
-        )
+        nbytes, offset = bytes_text(buffer["nbytes"]), f"{buffer['offset']:#x}"
+        table.add_row(*map(escape, (buffer["name"], nbytes, offset, live, what, buffer["definition"])))
     console.print(table)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ..report.units import bytes_text
@@ -136,7 +137,7 @@ def _show(console: Console, data: dict[str, Any]) -> None:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for role in ("inputs", "outputs"):
         for position, item in enumerate(data[role]):
-            table.add_row(f"{role[:-1]} {position}", *_summary_texts(item))
+            table.add_row(f"{role[:-1]} {position}", *map(escape, _summary_texts(item)))
     console.print(table)
     memory, times = data["memory"], data["run_ns"]
     bound = memory["lower_bound_bytes"]
@@ -145,14 +146,15 @@ def _show(console: Console, data: dict[str, Any]) -> None:
     outside = ", ".join(memory["scratch_outside_arena"])
     console.print(
         f"beside   {bytes_text(memory['output_bytes'])} of outputs, {bytes_text(memory['state_bytes'])} of state"
-        + (f", scratch memory of {outside}" if outside else "")
+        + (f", scratch memory of {outside}" if outside else ""),
+        markup=False,
     )
     for copy in memory["copies"]:
-        console.print(f"copied   {bytes_text(copy['nbytes'])}: {copy['cause']}")
+        console.print(f"copied   {bytes_text(copy['nbytes'])}: {copy['cause']}", markup=False)
     again = f", median of {times['runs']} runs {time_text(times['median'])}" if times["runs"] > 1 else ""
     console.print(f"time     {time_text(times['first'])}, {time_text(data['plan_ns'])} of it planning{again}")
     for path in data.get("saved", ()):
-        console.print(f"saved    {path}")
+        console.print(f"saved    {path}", markup=False)
 
 
 def _summary_texts(item: dict[str, Any]) -> tuple[str, str]:

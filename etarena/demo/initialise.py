@@ -6,12 +6,14 @@ it, so that a comparison with eager PyTorch compares numbers that carry informat
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-__all__ = ["initialise", "layer_scales"]
+__all__ = ["fold_batch_norms", "initialise", "layer_scales"]
 
 _SPREAD = 0.1
 """Standard deviation of biases, and of scales around one: large enough that forgetting one shows."""
@@ -86,6 +88,21 @@ def _take_statistics(module: nn.BatchNorm2d, inputs: tuple[Tensor, ...]) -> None
     assert module.running_var is not None
     module.running_mean.copy_(mean)
     module.running_var.copy_(variance.clamp_min(1e-3))
+
+
+def fold_batch_norms(model: nn.Module) -> nn.Module:
+    """Fold each batch normalisation that follows a convolution into its weights, as one does before deployment.
+
+    Only siblings are folded, a `BatchNorm2d` right behind a `Conv2d` in the same parent. Changes `model`, which must be
+    in evaluation mode, and returns it.
+    """
+    for parent in model.modules():
+        children = list(parent.named_children())
+        for (name, convolution), (norm_name, norm) in pairwise(children):
+            if isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                setattr(parent, name, fuse_conv_bn_eval(convolution, norm))
+                setattr(parent, norm_name, nn.Identity())
+    return model
 
 
 def layer_scales(model: nn.Module, *inputs: Tensor) -> dict[str, float]:

@@ -23,11 +23,13 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 @lru_cache
-def _original(name: str) -> Tensor:
+def _normalised(name: str) -> Tensor:
     from sklearn.datasets import load_sample_image
 
     pixels = torch.from_numpy(load_sample_image(f"{name}.jpg").copy())
-    return pixels.permute(2, 0, 1).unsqueeze(0).float()
+    pixels = pixels.permute(2, 0, 1).unsqueeze(0).float()
+    variance, mean = torch.var_mean(pixels, dim=(2, 3), keepdim=True)
+    return (pixels - mean) / variance.sqrt()
 
 
 def photograph(name: str, height: int, width: int) -> Tensor:
@@ -54,11 +56,10 @@ def photograph(name: str, height: int, width: int) -> Tensor:
         raise InputError(f"there is no photograph {name!r}; choose one of {', '.join(PHOTOGRAPHS)}")
     if height < 1 or width < 1:
         raise InputError(f"a photograph needs at least one pixel a side, not {height} x {width}")
-    pixels = _original(name)
-    variance, mean = torch.var_mean(pixels, dim=(2, 3), keepdim=True)
-    pixels = (pixels - mean) / variance.sqrt()
+    pixels = _normalised(name)
     smaller = height < pixels.shape[2] or width < pixels.shape[3]
-    return functional.interpolate(pixels, (height, width), mode="bilinear", antialias=smaller).contiguous()
+    resized = functional.interpolate(pixels, (height, width), mode="bilinear", antialias=smaller)
+    return resized.clone(memory_format=torch.contiguous_format)
 
 
 @lru_cache

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.export import Dim
 
-from .initialise import initialise
+from .initialise import fold_batch_norms, initialise
 from .inputs import VOCABULARY, photograph, tokens
 
 __all__ = ["MODELS", "DemoModel", "Size"]
@@ -93,7 +93,7 @@ class _Tokens(nn.Module):
 
 
 def _images(name: str, title: str, model: nn.Module, sizes: Sequence[Size]) -> DemoModel:
-    module = initialise(_Pixels(model), photograph("flower", 193, 258))
+    module = fold_batch_norms(initialise(_Pixels(model), photograph("flower", 193, 258)))
     return DemoModel(name, title, "XNNPACK", module, "px", {2: "height", 3: "width"}, (161, 230), tuple(sizes))
 
 

@@ -96,6 +96,7 @@ class DemoResult:
     def show(self, console: Console) -> None:
         """Print the table and where the files are."""
         from rich import box
+        from rich.markup import escape
         from rich.table import Table
 
         table = Table(box=box.SIMPLE_HEAD, title="One file a model, every size from one arena", title_justify="left")
@@ -106,12 +107,12 @@ class DemoResult:
                 table.add_row(*row)
             table.add_section()
         console.print(table)
-        console.print(NOTE)
+        console.print(NOTE, markup=False)
         for what, path in (("memory map", self.picture), ("page", self.page), ("figures", self.figures)):
-            console.print(f"{what:>10}: {path}")
+            console.print(f"{what:>10}: {path}", markup=False)
         console.print(f"{self.seconds:.0f} s in all")
         for failure in self.failures:
-            console.print(f"[red]outside its limit:[/red] {failure}")
+            console.print(f"[red]outside its limit:[/red] {escape(failure)}")
 
 
 COLUMNS = (

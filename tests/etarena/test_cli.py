@@ -1,7 +1,6 @@
-"""The command line, on real files: what it prints, writes and refuses."""
+"""The command line, on real files: what it prints and writes, and which arguments it refuses."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,104 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner, Result
 from rich.console import Console
 
 import etarena
-from etarena.cli import cli
 
-MODELS = """
-import torch
-
-
-class TwoInputs(torch.nn.Module):
-    def forward(self, left, right):
-        return torch.relu(left) + right, (left * 2).sum(dim=0)
-
-
-class Counter(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("total", torch.zeros(2))
-
-    def forward(self, x):
-        self.total += x.sum(dim=0)
-        return self.total * 1
-
-
-def perceptron():
-    torch.manual_seed(1)
-    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
-    rows = torch.export.Dim("rows", min=1, max=5000)
-    return model, (torch.randn(5, 4),), None, ({0: rows},)
-
-
-def two_inputs():
-    return TwoInputs(), (torch.randn(5, 2), torch.randn(5, 2))
-
-
-def counter():
-    return Counter(), (torch.randn(3, 2),), {}, ({0: torch.export.Dim("rows")},)
-
-
-def prints():
-    print("a model that talks")
-    return perceptron()
-
-
-def not_a_model():
-    return 7
-
-
-constant = 7
-"""
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("models") / "models_of_the_cli_tests.py"
-    path.write_text(MODELS)
-    return path
-
-
-@pytest.fixture(scope="module")
-def exported(models: Path) -> Callable[..., Path]:
-    """Export one of the models, once for all tests."""
-
-    def export(name: str, *options: str) -> Path:
-        path = models.parent / f"{name}{'_'.join(options).replace(':', '-')}.pte"
-        if not path.exists():
-            result = etarena_command("export", f"{models}:{name}", "-o", path, *options)
-            assert result.exit_code == 0, result.stderr
-        return path
-
-    return export
-
-
-def etarena_command(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
-
-
-def answer(*arguments: object) -> dict:
-    result = etarena_command(*arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
-
-
-def failure(*arguments: object, code: int = 1) -> str:
-    """The one line that a failing command prints on stderr after the lines of its steps."""
-    result = etarena_command(*arguments)
-    assert result.exit_code == code
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    return result.stderr.splitlines()[-1]
-
-
-def perceptron() -> torch.nn.Module:
-    namespace: dict = {}
-    exec(MODELS, namespace)
-    return namespace["perceptron"]()[0]
-
+from ..helpers.command_line import answer, etarena_command, failure, perceptron
 
 # export
 
@@ -389,55 +295,3 @@ def test_demo_fails_when_a_figure_is_out_of_bounds(
         assert result.stderr == ("error: arena too large; error too large\n" if failures else "")
         assert result.exit_code == (1 if failures else 0)
     assert calls == [(tmp_path, False), (tmp_path, True)]
-
-
-# failures
-
-
-def test_a_failure_is_one_line_with_a_hint(exported: Callable[..., Path]) -> None:
-    line = failure("run", exported("perceptron"), "--shape", "5001x4")
-    assert line.startswith("error: ")
-    assert line.endswith("(hint: 'etarena inspect MODEL' lists the sizes that each input may have)")
-
-
-def test_a_failure_as_json(exported: Callable[..., Path]) -> None:
-    result = etarena_command("run", exported("perceptron"), "--shape", "5001x4", "--json")
-    assert result.exit_code == 1
-    error = json.loads(result.stdout)["error"]
-    assert error["type"] == "ShapeError"
-    assert "5001" in error["message"]
-    assert "inspect" in error["hint"]
-
-
-def test_debug_shows_the_traceback(exported: Callable[..., Path]) -> None:
-    result = etarena_command("run", exported("perceptron"), "--shape", "5001x4", "--debug")
-    assert isinstance(result.exception, etarena.ShapeError)
-
-
-@pytest.mark.parametrize("command", ["inspect", "run"])
-def test_a_damaged_file_is_one_line(exported: Callable[..., Path], tmp_path: Path, command: str) -> None:
-    blob = bytearray(exported("perceptron").read_bytes())
-    blob[-100] ^= 1
-    (tmp_path / "damaged.pte").write_bytes(blob)
-    assert "export the model again" in failure(command, tmp_path / "damaged.pte")
-    assert "missing.pte" in failure(command, tmp_path / "missing.pte")
-
-
-def test_the_installed_command(exported: Callable[..., Path]) -> None:
-    path = exported("perceptron")
-    command = [sys.executable, "-m", "etarena", "run", str(path), "--shape", "9x4", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["outputs"][0]["shape"] == [9, 3]
-    done = subprocess.run([*command[:4], "missing.pte"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert len(done.stderr.splitlines()) <= 2
-
-
-def test_help_is_light() -> None:
-    code = (
-        "import sys; from etarena.cli import cli; cli(['--help'], standalone_mode=False); "
-        "assert not {'torch', 'executorch', 'sympy'} & set(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    for name in ("export", "inspect", "run", "demo"):
-        assert f"  {name} " in done.stdout

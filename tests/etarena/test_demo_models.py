@@ -1,21 +1,25 @@
 """The demo's models, inputs and checks. The oracle is eager PyTorch; public figures are those reported for stock."""
 
 import json
+import re
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
 import etarena
 from etarena.demo import main as demo_main
 from etarena.demo.catalogue import make
-from etarena.demo.initialise import initialise, layer_scales
+from etarena.demo.initialise import fold_batch_norms, initialise, layer_scales
 from etarena.demo.inputs import PHOTOGRAPHS, VOCABULARY, photograph, tokenise, tokens
 from etarena.demo.models import MODELS, DemoModel, Size
 from etarena.demo.results import DemoResult, ModelResult
 from etarena.demo.runs import SizeResult, relative_error, run_sizes, there_and_back
+from etarena.demo.steps import Steps
 from etarena.demo.stock import planned_beside
 from etarena.memory_plan import MemoryPlan
 
@@ -110,6 +114,18 @@ def test_initialise_revives_a_dead_network() -> None:
     assert 0.2 < model(x).square().mean().sqrt() < 2
 
 
+def test_folding_batch_norms_changes_no_answer() -> None:
+    body = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.BatchNorm2d(8))
+    model = nn.Sequential(body, nn.Conv2d(8, 4, 1), nn.BatchNorm2d(4))
+    x = photograph("china", 20, 30)
+    initialise(model, x)
+    wanted = model(x)
+    assert fold_batch_norms(model) is model
+    assert relative_error(model(x), wanted) < 1e-5
+    # The second normalisation of the body follows no convolution and stays.
+    assert [name for name, layer in model.named_modules() if isinstance(layer, nn.BatchNorm2d)] == ["0.3"]
+
+
 def test_sizes_go_there_and_back() -> None:
     assert there_and_back([(1,), (2,), (3,)]) == [(1,), (2,), (3,), (2,), (1,), (2,), (3,)]
     assert there_and_back([(1,)]) == [(1,)]
@@ -157,6 +173,31 @@ def test_figures_within_their_limits_pass(error: float | None) -> None:
     small_result(1030, error).check()
 
 
+def shown(result: DemoResult) -> str:
+    console = Console(file=StringIO(), width=250)
+    result.show(console)
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_the_table_shows_figures_and_faults() -> None:
+    text = shown(small_result(1031, 2e-4))
+    assert re.search(r"Embedding \+ Linear \(CPU kernels\) +7 tokens +2.0e-04 +1.01 KiB +1000 B ", text)
+    assert text.count("outside its limit: Embedding + Linear at 7 tokens") == 2
+    assert "planned only" in shown(small_result(1000, None))
+
+
+def test_a_terminal_sees_bars_and_a_file_sees_lines() -> None:
+    texts = {}
+    for terminal in (True, False):
+        console = Console(file=StringIO(), width=80, force_terminal=terminal)
+        with Steps.on(console) as steps, steps.step("Counting", total=2) as advance:
+            advance()
+            advance()
+        texts[terminal] = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "2/2" in texts[True]
+    assert texts[False] == "Counting ...\n"
+
+
 class Spoiled(nn.Module):
     """What eager would answer if it were wrong at one size."""
 
@@ -186,8 +227,10 @@ def test_runs_find_the_size_that_differs() -> None:
 
 def test_the_whole_demo_on_two_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_main, "QUICK", ("embedding_linear", "conv_mean"))
-    result = demo_main.run(tmp_path / "new" / "folder", quick=True)
+    said = Console(file=StringIO(), width=200)
+    result = demo_main.run(tmp_path / "new" / "folder", quick=True, console=said)
     result.check()
+    assert "Exporting Embedding + Linear, every size unbounded ...\n" in said.file.getvalue()  # type: ignore[attr-defined]
     # What stock ExecuTorch is publicly reported to reserve for these two models.
     assert [model.stock_bytes for model in result.models] == [8_388_608, 1_061_683_200]
     figures = json.loads(result.figures.read_text())

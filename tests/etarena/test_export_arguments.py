@@ -1,6 +1,8 @@
 """What `export` refuses, and how it says so; saving and showing the result."""
 
+import os
 import stat
+import threading
 
 import pytest
 import torch
@@ -98,6 +100,29 @@ def test_sizes_that_depend_on_data_are_refused_by_the_name_of_the_operator(name,
         etarena.export(Lambda(function), (X,))
 
 
+def test_a_dtype_that_the_runtime_lacks_is_refused_by_value_and_name():
+    with pytest.raises(etarena.ExportError, match=r"'\w+copy\w*' has dtype float8_?e4m3fn.*convert"):
+        etarena.export(Lambda(lambda x: x.to(torch.float8_e4m3fn)), (X,))
+
+
+def test_batch_norm_in_training_mode_names_the_way_out():
+    with pytest.raises(etarena.ExportError, match=r"native_batch_norm.*call model\.eval\(\)"):
+        etarena.export(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).train(), (torch.randn(2, 3, 8, 8),))
+
+
+def test_a_failed_lowering_names_its_innermost_cause_in_a_few_lines(monkeypatch):
+    def fail(*_):
+        try:
+            raise TypeError("the kernel wants floats\nand more")
+        except TypeError as error:
+            raise RuntimeError("An error occurred when running a pass\n" * 100) from error
+
+    monkeypatch.setattr("etarena.exporter.lower", fail)
+    with pytest.raises(etarena.ExportError, match=r"caused by TypeError: the kernel wants floats$") as raised:
+        etarena.export(IDENTITY, (X,))
+    assert len(str(raised.value).splitlines()) < 10
+
+
 def test_a_number_from_data_that_is_no_size_is_fine():
     model = Lambda(lambda x: x * x.sum().item())
     method = etarena.load(etarena.export(model, (X,)).buffer, etarena.Arena(1 << 34)).method()
@@ -120,6 +145,30 @@ def test_save_writes_the_file_in_one_piece_with_ordinary_permissions(tmp_path):
     plain = tmp_path / "plain"
     plain.touch()
     assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+def test_save_keeps_a_link_and_writes_what_it_points_at(tmp_path):
+    exported = etarena.export(IDENTITY, (X,))
+    target, link = tmp_path / "model-1.pte", tmp_path / "model.pte"
+    target.write_bytes(b"older")
+    link.symlink_to(target.name)
+    exported.save(link)
+    assert link.is_symlink()
+    assert target.read_bytes() == exported.buffer
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model-1.pte", "model.pte"]
+
+
+def test_save_writes_to_a_pipe_and_never_replaces_it(tmp_path):
+    exported = etarena.export(IDENTITY, (X,))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    received = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    exported.save(pipe)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    reader.join(10)
+    assert received == [exported.buffer]
 
 
 def test_save_into_a_missing_folder_leaves_nothing_behind(tmp_path):

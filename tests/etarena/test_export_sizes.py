@@ -114,6 +114,33 @@ def test_conditions_of_the_model_are_checked(function, legal, illegal):
             method(torch.randn(size, 3))
 
 
+INNER_SIZES = {
+    "bmm": lambda self, x: torch.bmm(x, x.transpose(1, 2)),
+    "mm": lambda self, x: torch.mm(x[0], x[1].transpose(0, 1)),
+    "addmm": lambda self, x: torch.addmm(self.bias, x[0].transpose(0, 1), x[1].transpose(0, 1).transpose(0, 1)),
+    "linear": lambda self, x: nn.functional.linear(x[0], x[1]),
+}
+
+
+@pytest.mark.parametrize("name", INNER_SIZES)
+def test_a_matrix_product_over_no_elements_is_refused_where_it_has_a_result(name):
+    model = Function(INNER_SIZES[name])
+    model.register_buffer("bias", torch.ones(1))
+    inner = 1 if name == "addmm" else 2
+    method = load_exported(model, (torch.randn(2, 3, 5),), shapes_of({1: DYNAMIC, 2: DYNAMIC})).method()
+    for n, k in [(4, 6), (1, 1), (0, 0), (0, 3) if inner == 2 else (3, 0)]:
+        x = torch.randn(2, n, k)
+        torch.testing.assert_close(method(x)[0], model(x))
+    with pytest.raises(etarena.ShapeError, match=r"the inner size s\d+ of aten\.\w+ must not be 0"):
+        method(torch.randn(2, 3, 0) if inner == 2 else torch.randn(2, 0, 3))
+
+
+def test_attention_over_no_tokens_stays_legal():
+    model = Function(lambda self, x: torch.softmax(x @ x.transpose(1, 2), -1) @ x)
+    section = etarena.export(model, (torch.randn(2, 3, 4),), dynamic_shapes=shapes_of({0: DYNAMIC, 1: DYNAMIC})).plan()
+    assert section.guards == []
+
+
 def test_conditions_on_one_size_become_its_limits():
     model = Function(lambda self, x: x[2:5] * (2 if x.shape[0] < 50 else 3))
     section = etarena.export(model, (torch.randn(6, 3),), dynamic_shapes=shapes_of({0: DYNAMIC})).plan()

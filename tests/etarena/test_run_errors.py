@@ -300,17 +300,25 @@ def test_stock_runtime_refuses_a_runtime_planned_file(exported, tmp_path, first,
     assert reason in done.stdout + done.stderr
 
 
-def test_failing_kernel_names_instruction_and_operator():
-    class Lookup(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.table = nn.Embedding(16, 4)
+class Lookup(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(16, 4)
 
-        def forward(self, ids):
-            return self.table(ids) + 1
+    def forward(self, ids):
+        return self.table(ids) + 1
 
-    model = Lookup().eval()
-    method = load_exported(model, (torch.tensor([1, 2, 3]),), ({0: Dim.DYNAMIC},)).method()
+
+LOOKUP = Lookup().eval()
+
+
+@pytest.fixture(scope="module")
+def lookup():
+    return etarena.export(LOOKUP, (torch.tensor([1, 2, 3]),), dynamic_shapes=({0: Dim.DYNAMIC},))
+
+
+def test_failing_kernel_names_instruction_and_operator(lookup):
+    method = etarena.load(lookup.buffer).method()
     for _ in range(3):
         with pytest.raises(etarena.RuntimeFailure, match="aten::embedding") as caught:
             method.execute([torch.tensor([1, 99])])
@@ -318,4 +326,32 @@ def test_failing_kernel_names_instruction_and_operator():
         assert caught.value.operator == "aten::embedding.out"
         assert caught.value.code_name == "InvalidArgument"
         ids = torch.tensor([5, 15, 0])
-        assert_same(method.execute([ids])[0], model(ids))
+        assert_same(method.execute([ids])[0], LOOKUP(ids))
+
+
+BESIDE_STOCK = """
+import sys, torch
+{first}
+import etarena
+method = etarena.load(sys.argv[1]).method()
+method.execute([torch.tensor([1, 2])])
+{then}
+from executorch.runtime import Runtime
+try:
+    method.execute([torch.tensor([1, 99])])
+except etarena.RuntimeFailure as error:
+    print(error.operator, error.code_name)
+print(tuple(method.execute([torch.tensor([3])])[0].shape))
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [("import executorch.runtime", ""), ("", "import executorch.runtime")], ids=["first", "later"]
+)
+def test_works_beside_the_stock_bindings(lookup, tmp_path, first, then):
+    lookup.save(tmp_path / "model.pte")
+    script = BESIDE_STOCK.format(first=first, then=then)
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "model.pte")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "aten::embedding.out InvalidArgument\n(1, 4)\n"
+    assert "register_pal" not in done.stderr

@@ -101,3 +101,24 @@ def test_plan_for_says_that_there_is_no_plan(model):
     method = etarena.load(stock_file(model, (torch.randn(1, 3, 4, 4),))).method()
     with pytest.raises(etarena.Error, match="ahead of time"):
         method.plan_for([(1, 3, 4, 4)])
+
+
+def test_failed_check_of_the_runtime_does_not_end_the_process():
+    """ExecuTorch aborts when a kernel meets types it cannot promote; here that is an exception, again and again."""
+    from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
+    from executorch.exir.scalar_type import ScalarType
+
+    lowered = to_edge_transform_and_lower(export(Add(), (torch.ones(4), torch.ones(4))))
+    program = lowered.to_executorch().executorch_program
+    plan = program.execution_plan[0]
+    plan.values[plan.inputs[0]].val.scalar_type = ScalarType.UINT16
+    method = etarena.load(bytes(serialize_pte_binary(PTEFile(program=program)))).method()
+    for _ in range(3):
+        with pytest.raises(etarena.RuntimeFailure, match="promoteTypes not valid") as caught:
+            method.execute([torch.ones(4, dtype=torch.uint16), torch.ones(4)])
+        assert caught.value.code_name == "Internal"
+
+
+class Add(nn.Module):
+    def forward(self, x, y):
+        return x + y
