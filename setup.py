@@ -66,7 +66,7 @@ def executorch_root() -> Path:
 
 
 def allocator_extensions() -> list[Extension]:
-    """The ground floor: plain C, no dependency. Modules `heap` and `exact` are compiled with the C sources of their name."""
+    """The ground floor: plain C, no dependency. `heap` and `exact` are compiled with the C sources of their name."""
     folder = ROOT / "allocator"
     native = sorted(str(path.relative_to(ROOT)) for path in (folder / "native").glob("*"))
     return [

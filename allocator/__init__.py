@@ -11,9 +11,9 @@ from .arena import Arena, Block, Turn
 from .arena_core import DEBUG
 from .arena_stats import ArenaStats, HeapStats
 from .errors import *  # noqa: F403 - errors.__all__ is the list
-from .exhaustive import plan_exact
 from .offset_heap import OffsetHeap
-from .planner import OffsetPlanner, Plan, plan_offsets
+from .offsets import plan_exact, plan_offsets
+from .planner import OffsetPlanner, Plan
 from .rules import RULES
 from .sizes import Opcode, SizeProgram
 from .trace import AllocationEvent, HeapRange, HeapSnapshot

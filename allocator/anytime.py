@@ -2,14 +2,14 @@
 
 import threading
 import time
-import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from .exact import ExactSearch
 from .groups import found_plan, leaders_of, pin_whole_groups
-from .planner import Plan, plan_offsets
+from .offsets import plan_offsets
+from .planner import Plan
 
 __all__ = ["AnytimePlanner"]
 

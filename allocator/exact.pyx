@@ -1,8 +1,9 @@
 """Exact search for offsets, for Cython callers: owns one C search (see exact_search.c) and its view of a problem."""
 
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 
+from .lifetimes cimport grow
 from .placement cimport step_for
 
 from array import array
@@ -12,14 +13,6 @@ __all__ = ["ExactSearch"]
 
 cdef int64_t clock_ns() noexcept nogil:
     return exact_clock()
-
-
-cdef inline int grow(void** memory, size_t nbytes) noexcept nogil:
-    cdef void* grown = realloc(memory[0], nbytes)
-    if grown is NULL:
-        return -1
-    memory[0] = grown
-    return 0
 
 
 cdef class ExactSearch:

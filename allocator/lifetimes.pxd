@@ -1,4 +1,14 @@
 from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport realloc
+
+
+cdef inline int grow(void** memory, size_t nbytes) noexcept nogil:
+    """Make an array larger: 0, or -1 if there is no memory and it stays as it is."""
+    cdef void* grown = realloc(memory[0], nbytes)
+    if grown is NULL:
+        return -1
+    memory[0] = grown
+    return 0
 
 
 cdef struct Key:                        # sorted by larger primary, then larger secondary, then as they were

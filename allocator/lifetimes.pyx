@@ -4,7 +4,7 @@ What depends on the lifetimes alone is kept, because a model plans many shapes w
 """
 
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 __all__ = ["Lifetimes"]
@@ -52,14 +52,6 @@ cdef void sort_keys(Key* keys, Key* spare, int n) noexcept nogil:
         width *= 2
     if source != keys:
         memcpy(keys, source, n * sizeof(Key))
-
-
-cdef inline int grow(void** array, size_t nbytes) noexcept nogil:
-    cdef void* grown = realloc(array[0], nbytes)
-    if grown is NULL:
-        return -1
-    array[0] = grown
-    return 0
 
 
 cdef class Lifetimes:

@@ -8,12 +8,11 @@ from .placement cimport Placement
 cdef class OffsetPlanner:
     cdef readonly int64_t alignment     # bytes, the default for every buffer
     cdef readonly int effort            # how much repair may cost, in units of about a microsecond for each buffer
-    cdef readonly int64_t budget_ns     # how long the exact search may take after that, from the start of a plan; 0: none
+    cdef readonly int64_t budget_ns     # ns from the start of a plan until exact search must end; 0: none
     cdef readonly int64_t max_nodes     # and how much it may do
     cdef readonly bint thorough         # whether bytes lost to alignment are searched for too
     cdef readonly int rules             # bit set of the rules that are tried
-    cdef readonly int winner            # the rule whose order won the last plan: its number, -1 for the given order,
-                                        # -2 for the exact search
+    cdef readonly int winner            # what won the last plan: a rule, -1: the given order, -2: exact search
     cdef readonly bint repaired         # whether that order was improved afterwards
     cdef Lifetimes lifetimes
     cdef Placement placement

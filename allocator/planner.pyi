@@ -1,10 +1,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 from typing_extensions import disjoint_base
 
-__all__ = ["OffsetPlanner", "Plan", "plan_offsets"]
+__all__ = ["OffsetPlanner", "Plan"]
 
 @dataclass(frozen=True)
 class Plan:
@@ -52,17 +52,3 @@ class OffsetPlanner:
         order: Sequence[int] | None = None,
         alignments: Sequence[int] | None = None,
     ) -> Plan: ...
-
-def plan_offsets(
-    sizes: Sequence[int],
-    first: Sequence[int],
-    last: Sequence[int],
-    alignment: int | Sequence[int] = 64,
-    *,
-    pinned: Mapping[int, int] | None = None,
-    groups: Sequence[Sequence[int]] | None = None,
-    order: Sequence[int] | None = None,
-    effort: int | Literal["export"] = 1,
-    budget_ns: int = 0,
-    rules: Sequence[str] = ...,
-) -> Plan: ...

@@ -9,11 +9,11 @@ Clements, 1999), within a fixed amount of work, so that results do not depend on
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove, memset
 
 from .exact cimport EXACT_FOUND, ExactSearch, clock_ns
-from .lifetimes cimport Key, Lifetimes, sort_keys
+from .lifetimes cimport Key, Lifetimes, grow, sort_keys
 from .placement cimport Placement
 from .rules cimport N_RULES, Rule, rule_at
 
@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from .errors import SizeOverflowError
 from .rules import RULES
 
-__all__ = ["OffsetPlanner", "Plan", "plan_offsets"]
+__all__ = ["OffsetPlanner", "Plan"]
 
 cdef int64_t LARGEST_NODES = <int64_t>1 << 60
-cdef int64_t EXPORT_BUDGET = 5_000_000_000     # ns
 cdef int64_t UNLIMITED = (<uint64_t>1 << 63) - 1
 cdef enum:
     GIVEN = -1                          # "rule" of an order that the caller prefers
@@ -358,74 +357,6 @@ cdef class OffsetPlanner:
         return 0
 
 
-def plan_offsets(
-    sizes: Sequence[int],
-    first: Sequence[int],
-    last: Sequence[int],
-    alignment: int | Sequence[int] = 64,
-    *,
-    pinned: Mapping[int, int] | None = None,
-    groups: Sequence[Sequence[int]] | None = None,
-    order: Sequence[int] | None = None,
-    effort: int | Literal["export"] = 1,
-    budget_ns: int = 0,
-    rules: Sequence[str] = RULES,
-) -> Plan:
-    """Find offsets for buffers so that no two that live at the same time overlap.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of each buffer; empty buffers are in nobody's way.
-    first, last : sequence of int
-        Buffer ``i`` lives at the positions ``first[i] <= p < last[i]``.
-    alignment : int or sequence of int, optional
-        Power of two; see `OffsetPlanner`. A sequence gives each buffer its own, which is taken as it is.
-    pinned : mapping of int to int, optional
-        Buffers that must have the given offset; they may be aligned in any way.
-    groups : sequence of sequences of int, optional
-        Buffers that must share one offset: aliases of one storage, or the parts of a buffer whose lifetime has gaps. A
-        group has the bytes of its largest member, and is live wherever a member is.
-    order : sequence of int, optional
-        Buffers to place first, in this order; tried before any rule.
-    effort : int or "export", optional
-        How much search is worth it, in units of about a microsecond for each buffer: 1 suits run time, 0 means rules
-        only. "export" takes what it needs, up to five seconds unless `budget_ns` says otherwise, to reach the lower
-        bound or to prove that it cannot be reached.
-    budget_ns : int, optional
-        Time in ns, all in all: what is left of it after that is spent on exact search. 0 means none.
-    rules : sequence of str, optional
-        Which of `RULES` are tried, in the order of `RULES`.
-
-    Returns
-    -------
-    Plan
-        The best found; without a budget the same for the same arguments on every machine.
-
-    Raises
-    ------
-    ValueError
-        Lists of different lengths, a negative size, an empty lifetime, an unknown buffer in `pinned`, `groups` or
-        `order`, pins that overlap, or bad options.
-    SizeOverflowError
-        The sizes have more than 2**61 bytes together, or a number does not fit.
-    """
-    alignments = None if isinstance(alignment, int) else alignment
-    export = effort == "export"
-    planner = OffsetPlanner(
-        alignment if alignments is None else 64,
-        effort=1 if export else effort,
-        rules=rules,
-        budget_ns=budget_ns or (EXPORT_BUDGET if export else 0),
-        thorough=export,
-    )
-    if groups:
-        from .groups import plan_groups
-
-        return plan_groups(planner, sizes, first, last, groups, pinned=pinned, order=order, alignments=alignments)
-    return planner.find(sizes, first, last, pinned=pinned, order=order, alignments=alignments)
-
-
 cdef as_array(str code, str name, values):
     """The values as an array with one more element at the end, so that it has an address even when empty."""
     try:
@@ -454,14 +385,6 @@ cdef list pins_as_list(pinned, int n):
             raise ValueError(f"pinned: {offset} is no offset of one of {n} buffers (buffer {i})")
         offsets[i] = offset
     return offsets
-
-
-cdef inline int grow(void** memory, size_t nbytes) noexcept nogil:
-    cdef void* grown = realloc(memory[0], nbytes)
-    if grown is NULL:
-        return -1
-    memory[0] = grown
-    return 0
 
 
 cdef int raise_order(int k, int32_t i, int n) except -1 with gil:

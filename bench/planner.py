@@ -1,8 +1,8 @@
 """How tight plans are and how long they take: at run time, within a budget, and at export; peers beside them.
 
-``python -m bench.planner [FOLDER] [--budget-ms 50] [--minimalloc PROGRAM] [--table FILE]`` reads the lists of buffers in
-FOLDER (``tests/data`` by default: real models, and hard instances whose names end in their capacity). Times of one
-process on one core: processor time where searches are compared, because the clock shows other programs too.
+``python -m bench.planner [FOLDER] [--budget-ms 50] [--minimalloc PROGRAM] [--table FILE]`` reads the lists of
+buffers in FOLDER (``tests/data`` by default: real models, and hard instances whose names end in their capacity). Times
+of one process on one core: processor time where searches are compared, because the clock shows other programs too.
 """
 
 import argparse

@@ -4,7 +4,7 @@ from statistics import median
 from typing import Any
 
 from bench.subjects import Subject
-from etarena.allocator.planner import plan_offsets
+from etarena.allocator import plan_offsets
 from etarena.demo.models import DemoModel
 
 SHAPES = 200

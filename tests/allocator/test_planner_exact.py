@@ -49,7 +49,7 @@ def smallest_peak(sizes, first, last, step=1):
 @given(buffer_lists(max_buffers=6), st.sampled_from([1, 4]))
 @settings(max_examples=60)
 def test_the_search_finds_the_optimum_and_proves_it(buffers, step):
-    sizes, first, last = buffers
+    sizes = buffers[0]
     best = smallest_peak(*buffers, step)
     search = ExactSearch()
     if not search.load(*buffers, alignments=[step] * len(sizes)):
@@ -67,7 +67,7 @@ def test_the_search_finds_the_optimum_and_proves_it(buffers, step):
     buffer_lists(max_buffers=30, max_size=500, horizon=20), st.sampled_from([1, 64]), st.randoms(use_true_random=False)
 )
 def test_searched_plans_are_sound_with_pins(buffers, alignment, numbers):
-    sizes, first, last = buffers
+    sizes = buffers[0]
     before = plan_offsets(*buffers, alignment)
     pinned = {i: before.offsets[i] + 192 for i in range(len(sizes)) if numbers.random() < 0.2}
     plan = OffsetPlanner(alignment, budget_ns=SECOND, max_nodes=500, thorough=True).find(*buffers, pinned=pinned)
