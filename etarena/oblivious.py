@@ -21,7 +21,7 @@ import sympy
 import torch
 import torch.fx.experimental._config as symbolic_shapes_config
 from torch.fx.experimental import symbolic_shapes
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -41,7 +41,12 @@ def size_oblivious_tracing() -> Iterator[None]:
 
     def evaluate_expr(self: ShapeEnv, orig_expr: sympy.Basic, *args: Any, **kwargs: Any) -> sympy.Basic:
         answer = _more_than_one(orig_expr)
-        if answer is not None and _is_asked_by_torch() and self._maybe_evaluate_static(orig_expr) is None:
+        if (
+            answer is not None
+            and not _about_data(self, orig_expr)
+            and _is_asked_by_torch()
+            and self._maybe_evaluate_static(orig_expr) is None
+        ):
             return answer
         return original(self, orig_expr, *args, **kwargs)
 
@@ -72,6 +77,11 @@ def _more_than_one(expr: sympy.Basic) -> sympy.Basic | None:
     if (isinstance(expr, sympy.Le) and limit == 1) or (isinstance(expr, sympy.Lt) and limit == 2):
         return sympy.false
     return None
+
+
+def _about_data(environment: ShapeEnv, expr: sympy.Basic) -> bool:
+    """Whether a number or truth value from a tensor is compared, not a size: a condition of the model's own."""
+    return any(free_unbacked_symbols(symbol) and symbol not in environment.size_like for symbol in expr.free_symbols)
 
 
 def _is_asked_by_torch() -> bool:
