@@ -116,6 +116,7 @@ def t5_config() -> Any:
         num_decoder_layers=2,
         num_heads=4,
         feed_forward_proj="gated-gelu",
+        attn_implementation="eager",
         use_cache=False,
     )
 
