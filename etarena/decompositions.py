@@ -99,7 +99,53 @@ def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     return torch.where(upto, rows.unsqueeze(-2), torch.ones((), dtype=kind)).prod(-1).movedim(-1, dim)
 
 
-TABLE: dict[Any, Callable[..., Tensor]] = {
+def isin(elements: Tensor, tests: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    found = (elements.unsqueeze(-1) == tests.flatten()).any(-1)
+    return ~found if invert else found
+
+
+def logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    """Like `cumprod`; each row of the table is summed around its own largest element."""
+    if x.dim() == 0:
+        return x.clone()
+    rows = x.movedim(dim, -1)
+    position = torch.arange(rows.shape[-1], device=x.device)
+    upto = position[None, :] <= position[:, None]
+    return torch.where(upto, rows.unsqueeze(-2), -math.inf).logsumexp(-1).movedim(-1, dim)
+
+
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    values, indices = x.topk(k, dim, largest=False, sorted=True)
+    values, indices = values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)
+    return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+
+
+def adaptive_max_pool2d(x: Tensor, output_size: list[int]) -> tuple[Tensor, Tensor]:
+    """The largest element of each cell of a grid, and where it is in the flattened picture."""
+    height, width = x.shape[-2:]
+    rows, columns = (
+        [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+        for size, count in zip((height, width), output_size, strict=True)
+    )
+    values, places = [], []
+    for top, bottom in rows:
+        for left, right in columns:
+            value, at = x[..., top:bottom, left:right].flatten(-2).max(-1)
+            across = right - left
+            values.append(value)
+            places.append((at // across + top) * width + at % across + left)
+    shape = (*x.shape[:-2], *output_size)
+    return torch.stack(values, -1).reshape(shape), torch.stack(places, -1).reshape(shape)
+
+
+TABLE: dict[Any, Callable[..., Any]] = {
+    aten.__lshift__.Scalar: torch.bitwise_left_shift,
+    aten.__lshift__.Tensor: torch.bitwise_left_shift,
+    aten.__rshift__.Scalar: torch.bitwise_right_shift,
+    aten.__rshift__.Tensor: torch.bitwise_right_shift,
+    aten.adaptive_max_pool2d.default: adaptive_max_pool2d,
     aten.bucketize.Tensor: bucketize,
     aten.copysign.Tensor: copysign,
     aten.cumprod.default: cumprod,
@@ -108,7 +154,10 @@ TABLE: dict[Any, Callable[..., Tensor]] = {
     aten.fmax.default: fmax,
     aten.fmin.default: fmin,
     aten.hypot.default: hypot,
+    aten.isin.Tensor_Tensor: isin,
+    aten.kthvalue.default: kthvalue,
     aten.ldexp.Tensor: ldexp,
+    aten.logcumsumexp.default: logcumsumexp,
     aten.searchsorted.Tensor: searchsorted,
     aten.signbit.default: signbit,
     aten.tril_indices.default: decomposition_table[aten.tril_indices.default],

@@ -76,6 +76,37 @@ def test_places_in_a_sequence_sorted_elsewhere():
     assert_equal(ours.searchsorted(shuffled, values, side="right", sorter=sorter), expected)
 
 
+@pytest.mark.parametrize("invert", [False, True])
+def test_membership(invert):
+    elements, tests = torch.arange(12).reshape(3, 4), torch.tensor([[3, 7], [11, 99]])
+    assert_equal(ours.isin(elements, tests, invert=invert), torch.isin(elements, tests, invert=invert))
+    assert_equal(ours.isin(elements, tests[:0], invert=invert), torch.isin(elements, tests[:0], invert=invert))
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 7), (3, 1, 4)])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_logarithms_of_sums_up_to_each_element(shape, dim):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1)) * 100
+    torch.testing.assert_close(ours.logcumsumexp(x, dim), x.logcumsumexp(dim))
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize(("k", "dim"), [(1, 0), (3, 0), (2, -1), (4, 1)])
+def test_small_elements(k, dim, keepdim):
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+    for actual, expected in zip(ours.kthvalue(x, k, dim, keepdim), x.kthvalue(k, dim, keepdim), strict=True):
+        assert_equal(actual, expected)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 7, 8), (3, 5, 4), (1, 1, 1, 1), (1, 2, 6, 3)])
+@pytest.mark.parametrize("cells", [(1, 1), (2, 3), (4, 1)])
+def test_largest_elements_of_cells(shape, cells):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    expected = nn.functional.adaptive_max_pool2d(x, cells, return_indices=True)
+    for actual, wanted in zip(ours.adaptive_max_pool2d(x, list(cells)), expected, strict=True):
+        assert_equal(actual, wanted)
+
+
 def assert_equal(actual, expected):
     assert actual.dtype == expected.dtype
     assert torch.equal(actual, expected)
@@ -87,6 +118,7 @@ class All(nn.Module):
     def forward(self, x):
         other = x.flip(0)
         rows, columns = torch.triu_indices(6, 6, 1)
+        shift = torch.tensor([0, 1, 2, 3, 4, 5])
         return (
             torch.bucketize(x, EDGES),
             torch.searchsorted(EDGES, x, right=True),
@@ -97,12 +129,17 @@ class All(nn.Module):
             torch.ldexp(x, torch.tensor(3)),
             torch.signbit(x),
             x.cumprod(0),
+            x.logcumsumexp(0),
+            x.kthvalue(2, 1),
+            torch.isin(x.long(), torch.tensor([0, 1])),
+            (((x * 9).long() << 3) >> shift) + ((x * 9).long() << shift) + (x.long() >> 1),
+            nn.functional.adaptive_max_pool2d(x[None], (2, 3), return_indices=True),
             x[:, rows] * x[:, columns] + x[:, torch.tril_indices(6, 6, -1)[0]],
         )
 
 
 def test_a_program_with_all_of_them_runs_at_any_size():
-    inputs = [(torch.randn(n, 6, generator=torch.Generator().manual_seed(n)),) for n in (7, 1, 4, 20, 2)]
+    inputs = [(torch.randn(n, 6, generator=torch.Generator().manual_seed(n)),) for n in (7, 2, 4, 20, 3)]
     run_and_compare(All(), inputs[0], ({0: Dim.DYNAMIC},), inputs)
 
 
