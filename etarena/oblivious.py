@@ -23,6 +23,8 @@ import torch.fx.experimental._config as symbolic_shapes_config
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
+from .composites import size_preserving_composites
+
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -57,7 +59,7 @@ def size_oblivious_tracing() -> Iterator[None]:
     evaluate_expr.__code__ = evaluate_expr.__code__.replace(co_filename=original.__code__.co_filename)
     ShapeEnv.evaluate_expr = evaluate_expr
     try:
-        with symbolic_shapes_config.patch(backed_size_oblivious=True):
+        with symbolic_shapes_config.patch(backed_size_oblivious=True), size_preserving_composites():
             yield
     finally:
         ShapeEnv.evaluate_expr = original
