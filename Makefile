@@ -8,7 +8,7 @@ SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -nam
 PYTEST := $(VENV)/python -m pytest
 JOBS ?= 2
 
-.PHONY: all build test test-debug sanitize lint package fuzz bench demo clean
+.PHONY: all build test test-debug sanitize lint package fuzz bench coverage demo clean
 all: build
 
 build: $(BUILD)
@@ -47,6 +47,10 @@ fuzz: build
 bench: build
 	@mkdir -p out
 	$(PYTEST) -q bench --timeout=0 --benchmark-only --benchmark-json=out/bench.json $(ARGS)
+
+# Every model of bench/models, exported and compared with eager PyTorch; takes the better part of an hour.
+coverage: build
+	$(VENV)/python -m bench.coverage --write $(ARGS)
 
 demo: build
 	$(VENV)/etarena demo --out out/demo $(ARGS)
