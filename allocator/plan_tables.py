@@ -84,10 +84,11 @@ class Binding:
 class Discovery:
     """``told number == scale * symbol + offset``, for a symbol that no input size defines.
 
-    ``COUNT_NONZERO``: how many elements of values[`value`] are not zero, just before `instruction` runs. ``SCALAR``: the
-    int in EValue `index`, just after it. ``SIZE``: size `dim` of values[`value`], just after it; the value is planned
-    with the bound in register `upper`, unless that is -1. ``STATE_LENGTH``: size `dim` of states[`value`] when a call
-    begins. A symbol may have several discoveries and each may happen several times in a run; the last one counts.
+    ``COUNT_NONZERO``: how many elements of values[`value`] are not zero, just before `instruction` runs.
+    ``SCALAR``: the int in EValue `index`, just after it. ``SIZE``: size `dim` of values[`value`], just after it; the
+    value is planned with the bound in register `upper`, unless that is -1. ``STATE_LENGTH``: size `dim` of
+    states[`value`] when a call begins. A symbol may have several discoveries and each may happen several times in a
+    run; the last one counts.
     """
 
     symbol: int
