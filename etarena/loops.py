@@ -52,7 +52,9 @@ def _emit_control_flow(emitter: _Emitter, target: Any, args: tuple[Any, ...], kw
             f"the body of {emitter.node.name!r} changes a tensor of the model in place; carry it through the loop and "
             "write it back afterwards"
         )
-    results = [_result(emitter, *pair) for pair in zip(emitter.node.meta["spec"], emitter.node.meta["val"], strict=True)]
+    results = [
+        _result(emitter, *pair) for pair in zip(emitter.node.meta["spec"], emitter.node.meta["val"], strict=True)
+    ]
     if target is COND:
         predicate, true_graph, false_graph, operands = args
         (predicate,) = _values(emitter, [predicate])
