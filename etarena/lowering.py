@@ -11,13 +11,17 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from .allocator import plan
 from .allocator.errors import ExportError
+from .body_results import CopySharedResults
 from .capture import Capture
 from .conditions import conditions_of, limits_of
+from .constants import fold_permuted_constants
 from .embed import finished_file
 from .legalize import MatchDimOrders, ReplaceMissingKernels
+from .loops import emitting_loops
+from .retrace import keeping_symbols
 from .section import build_section
 from .traced import input_sizes
-from .unplanned import CopyBranchResults, LeaveUnplanned, NamedSizes, PlaceholderShapes
+from .unplanned import LeaveUnplanned, NamedSizes, PlaceholderShapes
 
 __all__ = ["lower"]
 
@@ -39,6 +43,13 @@ def lower(
     ExportError
         If lowering loses a symbol, or a method cannot be planned.
     """
+    with keeping_symbols(), emitting_loops():
+        return _lower(captures, partitioners)
+
+
+def _lower(
+    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]]
+) -> tuple[bytes, dict[str, plan.Method]]:
     conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
     edge = to_edge_transform_and_lower(
         {name: capture.program for name, capture in captures.items()},
@@ -46,9 +57,11 @@ def lower(
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
     states = _states({name: edge.exported_program(name) for name in captures})
+    for name in captures:
+        fold_permuted_constants(edge.exported_program(name), states)
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
-        passes=[ReplaceMissingKernels(), MatchDimOrders(), CopyBranchResults()],
+        passes=[ReplaceMissingKernels(), MatchDimOrders(), CopySharedResults()],
         memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states)) for name in captures},
         sym_shape_eval_pass=dict.fromkeys(captures, PlaceholderShapes()),
         emit_mutable_buffer_names=True,
