@@ -13,6 +13,7 @@ from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from .allocator.errors import ExportError
+from .decompositions import decompose_missing_kernels
 from .oblivious import size_oblivious_tracing
 from .traced import Size, fake_tensors, input_sizes, user_input_names
 
@@ -58,6 +59,7 @@ def capture_model(
     try:
         with size_oblivious_tracing():
             program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+            program = decompose_missing_kernels(program)
     except Exception as error:
         raise ExportError(f"torch.export failed for {type(model).__name__}: {first_lines(error)}") from error
     names = _dim_names(model, args, kwargs, dynamic_shapes, program)
@@ -70,6 +72,8 @@ def capture_program(program: ExportedProgram) -> Capture:
     There, torch usually assumed sizes of at least 2 and says so in the range. Like torch itself, this does not refuse 0
     and 1 then: only a minimum above 2 is a limit.
     """
+    with size_oblivious_tracing():
+        program = decompose_missing_kernels(program)
     return _capture(program, {}, least=2)
 
 
