@@ -13,13 +13,17 @@ from .allocator import plan
 from .allocator.errors import ExportError
 from .capture import Capture
 from .conditions import conditions_of, limits_of
+from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .section import build_section
 from .traced import input_sizes
+from .unbacked import OutVariants, RecordAsserts
 from .unplanned import CopyBranchResults, LeaveUnplanned, NamedSizes, PlaceholderShapes
 
 __all__ = ["lower"]
+
+ANY_NUMBER = (-(2**63), 2**63 - 1)
 
 
 def lower(
@@ -48,7 +52,8 @@ def lower(
     states = _states({name: edge.exported_program(name) for name in captures})
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
-        passes=[ReplaceMissingKernels(), MatchDimOrders(), CopyBranchResults()],
+        passes=[ReplaceMissingKernels(), MatchDimOrders(), CopyBranchResults(), RecordAsserts()],
+        to_out_var_pass=OutVariants(),
         memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states)) for name in captures},
         sym_shape_eval_pass=dict.fromkeys(captures, PlaceholderShapes()),
         emit_mutable_buffer_names=True,
@@ -62,7 +67,10 @@ def lower(
         lowered = manager.exported_program(emitted.name)
         _check_symbols_survived(capture, lowered, emitted.name)
         conditions[emitted.name].update(conditions_of(lowered, capture.ranges))  # lowering may have asked for more
-        kept, capture.ranges = limits_of(conditions[emitted.name], capture.ranges)
+        told = renamed_conditions(lowered.graph_module)
+        conditions[emitted.name].update(told)
+        ranges = {**dict.fromkeys(told_symbols(told), ANY_NUMBER), **capture.ranges}
+        kept, capture.ranges = limits_of(conditions[emitted.name], ranges)
         sections[emitted.name] = build_section(emitted, lowered, capture, sizes[emitted.name], kept, states)
     return finished_file(manager, config, sections), sections
 
