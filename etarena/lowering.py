@@ -11,15 +11,18 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from .allocator import plan
 from .allocator.errors import ExportError
+from .body_results import CopySharedResults
 from .capture import Capture
 from .conditions import conditions_of, limits_of
 from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
 from .legalize import MatchDimOrders, ReplaceMissingKernels
+from .loops import emitting_loops
+from .retrace import keeping_symbols
 from .section import build_section
 from .traced import input_sizes
 from .unbacked import OutVariants, RecordAsserts
-from .unplanned import CopyBranchResults, LeaveUnplanned, NamedSizes, PlaceholderShapes
+from .unplanned import LeaveUnplanned, NamedSizes, PlaceholderShapes
 
 __all__ = ["lower"]
 
@@ -43,6 +46,13 @@ def lower(
     ExportError
         If lowering loses a symbol, or a method cannot be planned.
     """
+    with keeping_symbols(), emitting_loops():
+        return _lower(captures, partitioners)
+
+
+def _lower(
+    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]]
+) -> tuple[bytes, dict[str, plan.Method]]:
     conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
     edge = to_edge_transform_and_lower(
         {name: capture.program for name, capture in captures.items()},
@@ -52,7 +62,7 @@ def lower(
     states = _states({name: edge.exported_program(name) for name in captures})
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
-        passes=[ReplaceMissingKernels(), MatchDimOrders(), CopyBranchResults(), RecordAsserts()],
+        passes=[ReplaceMissingKernels(), MatchDimOrders(), CopySharedResults(), RecordAsserts()],
         to_out_var_pass=OutVariants(),
         memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states)) for name in captures},
         sym_shape_eval_pass=dict.fromkeys(captures, PlaceholderShapes()),
