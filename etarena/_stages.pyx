@@ -101,7 +101,9 @@ cdef class StagePlanner:
             owner = binder.planned[i]
             is_live = binder.first[i] < position
             self.pins[i] = -1
-            self.sizes[i] = 0 if binder.last[i] <= position else bound.nbytes[owner]
+            self.sizes[i] = bound.nbytes[owner]
+            if binder.last[i] <= position:
+                self.sizes[i] = 0
             # A buffer that grows was told another size in the last round of a loop: what is in it is over.
             if is_live and self.sizes[i] > 0 and self.sizes[i] <= before.nbytes[owner]:
                 self.pins[i] = before.offsets[i]
