@@ -1,17 +1,18 @@
-"""Results of the bodies of control flow: in memory of their own where something else would be overwritten."""
+"""What control flow takes and gives: operands as they are, results in memory of their own where they would share some."""
 
 from collections.abc import Callable
 
+import executorch.exir.passes.dim_order_ops_registry  # noqa: F401  (registers the copy operator)
 import torch
 import torch.utils._pytree as pytree
 from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.pass_base import PassBase, PassResult
 from torch.fx import GraphModule, Node
 
-from .loops import COND, SCAN, WHILE_LOOP
+from .loops import COND, CONTROL_FLOW, SCAN, WHILE_LOOP
 from .unplanned import graph_modules
 
-__all__ = ["CopySharedResults"]
+__all__ = ["CopySharedResults", "PassOperands"]
 
 
 class CopySharedResults(PassBase):
@@ -35,6 +36,32 @@ class CopySharedResults(PassBase):
                 elif node.target is SCAN:
                     changed |= _copy_results(getattr(module, node.args[0].target), _is_carried(len(node.args[1])))
         return PassResult(graph_module, changed)
+
+
+class PassOperands(PassBase):
+    """Give control flow its operands instead of copies of them: bodies do not write to operands."""
+
+    COPIES = frozenset({exir_ops.edge.aten.clone.default, exir_ops.edge.dim_order_ops._clone_dim_order.default})
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        """Rewrite the operands in place."""
+        changed = False
+        for _, module in graph_modules(graph_module):
+            for node in list(module.graph.nodes):
+                if node.target in CONTROL_FLOW:
+                    for operand in node.all_input_nodes:
+                        if self._is_copied(operand):
+                            node.replace_input_with(operand, operand.args[0])
+                            if not operand.users:
+                                module.graph.erase_node(operand)
+                            changed = True
+            module.recompile()
+        return PassResult(graph_module, changed)
+
+    def _is_copied(self, operand: Node) -> bool:
+        if operand.target not in self.COPIES or operand.args[0].op != "placeholder":
+            return False
+        return operand.meta["val"].dim_order() == operand.args[0].meta["val"].dim_order()
 
 
 def _is_shared(results: list[object], position: int) -> bool:

@@ -56,7 +56,7 @@ def capture_model(
     args = pytree.tree_map_only(torch.Tensor, dense, args)
     kwargs = pytree.tree_map_only(torch.Tensor, dense, kwargs or {})
     try:
-        with size_oblivious_tracing():
+        with size_oblivious_tracing(), torch.no_grad():  # loops with an int cannot be traced with gradients
             program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
     except Exception as error:
         raise ExportError(f"torch.export failed for {type(model).__name__}: {first_lines(error)}") from error
