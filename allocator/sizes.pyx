@@ -21,7 +21,7 @@ from enum import IntEnum
 
 from .errors import PlanError, ShapeError, SizeOverflowError
 
-__all__ = ["Opcode", "SizeProgram"]
+__all__ = ["Opcode", "SizeProgram", "symbols_of_registers"]
 
 cdef enum:
     OP_CONST, OP_ADD, OP_SUB, OP_MUL, OP_FLOORDIV, OP_CEILDIV, OP_EXACTDIV, OP_MOD, OP_MIN, OP_MAX, OP_POW
@@ -88,6 +88,18 @@ SIGNATURES = {
     **dict.fromkeys(("FEQ", "FLT", "FLE"), "iff-"),
     **dict.fromkeys(("TRUNC", "FLOOR", "CEIL", "ROUND"), "if--"),
 }
+
+
+def symbols_of_registers(n_symbols: int, instructions: Sequence[tuple[int, int, int, int]]) -> list[int]:
+    """Which symbols each register of a valid program depends on: bit ``i`` of its number stands for symbol ``i``."""
+    depends = [1 << symbol for symbol in range(n_symbols)]
+    for opcode, *operands in instructions:
+        bits = 0
+        for kind, register in zip(SIGNATURES[Opcode(opcode).name][1:], operands):
+            if kind != "-":
+                bits |= depends[register]
+        depends.append(bits)
+    return depends
 
 
 cdef inline double as_double(int64_t bits) noexcept nogil:

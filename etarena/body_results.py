@@ -9,10 +9,11 @@ from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.pass_base import PassBase, PassResult
 from torch.fx import GraphModule, Node
 
+from .allocator.errors import ExportError
 from .loops import COND, CONTROL_FLOW, SCAN, WHILE_LOOP
 from .unplanned import graph_modules
 
-__all__ = ["CopySharedResults", "PassOperands"]
+__all__ = ["CopySharedResults", "PassOperands", "refuse_writing_bodies"]
 
 
 class CopySharedResults(PassBase):
@@ -62,6 +63,35 @@ class PassOperands(PassBase):
         if operand.target not in self.COPIES or operand.args[0].op != "placeholder":
             return False
         return operand.meta["val"].dim_order() == operand.args[0].meta["val"].dim_order()
+
+
+def refuse_writing_bodies(graph_module: GraphModule, origin: str = "") -> None:
+    """Check that no body of control flow writes to what it is given; torch cannot make such a body functional.
+
+    Raises
+    ------
+    ExportError
+        If one does, with its operator and the way out.
+    """
+    for node in graph_module.graph.nodes:
+        if origin and isinstance(node.target, torch._ops.OpOverload):
+            for argument, value in zip(node.target._schema.arguments, node.args, strict=False):
+                if argument.is_write and _first_source(value).op == "placeholder":
+                    raise ExportError(
+                        f"the body of {origin!r} changes a tensor from outside in place ({node.target}); return the "
+                        "new value from the body and assign it outside: carry it through a loop, return it from a branch"
+                    )
+        if node.target in CONTROL_FLOW:
+            for body in node.args:
+                if isinstance(body, Node) and body.op == "get_attr":
+                    refuse_writing_bodies(getattr(graph_module, body.target), node.name)
+
+
+def _first_source(node: Node) -> Node:
+    """What a chain of views begins with."""
+    while isinstance(node.target, torch._ops.OpOverload) and node.target.is_view:
+        node = node.args[0]
+    return node
 
 
 def _is_shared(results: list[object], position: int) -> bool:

@@ -13,6 +13,7 @@ from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from .allocator.errors import ExportError
+from .body_results import refuse_writing_bodies
 from .oblivious import size_oblivious_tracing
 from .traced import Size, fake_tensors, input_sizes, user_input_names
 
@@ -95,6 +96,7 @@ def first_lines(error: Exception, limit: int = 1000, lines: int = 8) -> str:
 
 def _capture(program: ExportedProgram, names: dict[sympy.Symbol, str], least: int) -> Capture:
     _refuse_data_dependent_sizes(program)
+    refuse_writing_bodies(program.graph_module)
     _simplify_structures(program)
     ranges = {}
     for symbol, span in program.range_constraints.items():

@@ -14,6 +14,7 @@ from .allocator.errors import ExportError
 from .body_results import CopySharedResults, PassOperands
 from .capture import Capture
 from .conditions import conditions_of, limits_of
+from .constants import fold_permuted_constants
 from .embed import finished_file
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
@@ -59,6 +60,8 @@ def _lower(
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
     states = _states({name: edge.exported_program(name) for name in captures})
+    for name in captures:
+        fold_permuted_constants(edge.exported_program(name), states)
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
         passes=[ReplaceMissingKernels(), MatchDimOrders(), PassOperands(), CopySharedResults()],

@@ -5,7 +5,7 @@ Torch normally takes "is this size 1?" for answered by the example and specialis
 ``matmul``, convolution picking a memory format) still ask, and each question becomes a condition of the program that
 the model does not need and that refuses size 1. While a model is captured and lowered here, questions of that kind
 that come from torch's own code are answered "more than one" without leaving a condition. Questions of the model's own
-code are recorded as ever.
+code are recorded as ever, except in a function of `transformers` that is known to give the same for a size of 1.
 
 A broadcast needs no condition either: where sizes may be 1, torch also records that they are equal to their partners.
 Only ``squeeze`` gives another result at size 1; `conditions` adds that one.
@@ -21,7 +21,7 @@ import sympy
 import torch
 import torch.fx.experimental._config as symbolic_shapes_config
 from torch.fx.experimental import symbolic_shapes
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["size_oblivious_tracing"]
 
 TORCH_ROOT = os.path.dirname(torch.__file__) + os.sep
+# Asks whether position ids must be expanded to the batch, which changes nothing in a batch of 1. Without the answer, no
+# decoder that is called with token ids alone would run a batch of 1.
+INDIFFERENT = (os.path.join("transformers", "masking_utils.py"), "_preprocess_mask_arguments")
 
 
 @contextmanager
@@ -41,7 +44,12 @@ def size_oblivious_tracing() -> Iterator[None]:
 
     def evaluate_expr(self: ShapeEnv, orig_expr: sympy.Basic, *args: Any, **kwargs: Any) -> sympy.Basic:
         answer = _more_than_one(orig_expr)
-        if answer is not None and _is_asked_by_torch() and self._maybe_evaluate_static(orig_expr) is None:
+        if (
+            answer is not None
+            and not _about_data(self, orig_expr)
+            and _is_indifferent()
+            and self._maybe_evaluate_static(orig_expr) is None
+        ):
             return answer
         return original(self, orig_expr, *args, **kwargs)
 
@@ -74,10 +82,19 @@ def _more_than_one(expr: sympy.Basic) -> sympy.Basic | None:
     return None
 
 
-def _is_asked_by_torch() -> bool:
-    """Whether the code that asks, past the machinery of symbols, belongs to torch."""
+def _about_data(environment: ShapeEnv, expr: sympy.Basic) -> bool:
+    """Whether a number or truth value from a tensor is compared, not a size: a condition of the model's own."""
+    return any(free_unbacked_symbols(symbol) and symbol not in environment.size_like for symbol in expr.free_symbols)
+
+
+def _is_indifferent() -> bool:
+    """Whether the code that asks, past the machinery of symbols, belongs to torch, or is known to do the same for 1."""
     machinery = symbolic_shapes.uninteresting_files() | {__file__}
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in machinery:
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename.startswith(TORCH_ROOT)
+    if frame is None:
+        return False
+    file, function = INDIFFERENT
+    code = frame.f_code
+    return code.co_filename.startswith(TORCH_ROOT) or (code.co_filename.endswith(file) and code.co_name == function)

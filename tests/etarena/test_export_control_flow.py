@@ -125,3 +125,23 @@ def test_no_round_of_a_loop_reads_what_another_has_overwritten(model, inputs):
 def test_a_map_over_any_number_of_rows():
     calls = [(torch.randn(n, 3), torch.randn(3)) for n in (1, 5, 3)]
     run_and_compare(Map(), (torch.randn(4, 3), torch.randn(3)), {"rows": {0: DYNAMIC}, "offset": None}, calls)
+
+
+@pytest.mark.parametrize(
+    "holds",
+    [
+        lambda x: x.sum() > 0,
+        lambda x: x.any(),
+        lambda x: bool((x == 1).all()),
+        lambda x: x.sum().item() > 1,
+        lambda x: x.argmax().item() == 1,
+        lambda x: x.long()[0] > 1,
+    ],
+)
+def test_a_python_branch_on_data_is_refused_not_decided(holds):
+    class Branching(nn.Module):
+        def forward(self, x):
+            return x + 1 if holds(x) else x - 1
+
+    with pytest.raises(etarena.ExportError, match="data-dependent"):
+        etarena.export(Branching(), (UP,), dynamic_shapes=({0: DYNAMIC},))

@@ -4,22 +4,15 @@ import pytest
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from torch import nn
-from torch._higher_order_ops import while_loop
 from torch.export import Dim
 
 import etarena
 
+from ..helpers.control_flow import cond, while_loop
 from ..helpers.memory_walk import MemoryWalk
 from ..helpers.oracle import load_exported, run_and_compare
 
 DYNAMIC = Dim.DYNAMIC
-
-
-@pytest.fixture(autouse=True)
-def without_gradients():
-    """Eager loops over parameters work without gradients only."""
-    with torch.no_grad():
-        yield
 
 
 class Doubling(nn.Module):
@@ -86,7 +79,7 @@ class LoopInLoop(nn.Module):
 class BranchInLoop(nn.Module):
     def forward(self, x):
         def body(i, v):
-            w = torch.cond(v.sum() > 0, lambda v: v - 3, lambda v: v + torch.sin(v.abs()), (v,))
+            w = cond(v.sum() > 0, lambda v: v - 3, lambda v: v + torch.sin(v.abs()), (v,))
             return i + 1, w + v / 2
 
         return while_loop(lambda i, v: i < 6, body, (0, x))
@@ -98,7 +91,7 @@ class LoopInBranch(nn.Module):
             return while_loop(lambda i, w: i < 3, lambda i, w: (i + 1, w * 2), (0, v))[1]
 
         y = torch.cos(x)
-        return torch.cond(x.sum() > 0, loop, lambda v: v - 1, (y,)), y
+        return cond(x.sum() > 0, loop, lambda v: v - 1, (y,)), y
 
 
 class InLayout(nn.Module):
@@ -176,9 +169,9 @@ class Counting(nn.Module):
 
 def test_a_loop_of_ten_thousand_rounds_and_one_of_none():
     method = load_exported(Counting(), (torch.zeros(3), torch.tensor(1)), {"x": {0: DYNAMIC}, "rounds": None}).method()
-    assert method(torch.zeros(4), torch.tensor(10_000)).tolist() == [10_000] * 4
-    assert method(torch.zeros(2), torch.tensor(0)).tolist() == [0, 0]
-    assert method(torch.zeros(2), torch.tensor(-5)).tolist() == [0, 0]
+    for rounds, result in ((10_000, 10_000), (0, 0), (-5, 0), (1, 1)):
+        (counted,) = method(torch.zeros(4), torch.tensor(rounds))
+        assert counted.tolist() == [result] * 4
 
 
 class LongBody(nn.Module):
@@ -223,6 +216,37 @@ class InPlace(nn.Module):
         return while_loop(lambda i, v: i < 3, body, (0, x))[1]
 
 
-def test_a_body_that_writes_to_a_buffer_is_refused_with_a_way_out():
-    with pytest.raises(etarena.ExportError, match="carry it through the loop"):
-        etarena.export(InPlace(), (torch.ones(3),))
+class InPlaceInBranch(InPlace):
+    def forward(self, x):
+        def add(v):
+            self.total.view(-1).add_(v)
+            return v * 2
+
+        return cond(x.sum() > 0, add, lambda v: v * 3, (x,))
+
+
+@pytest.mark.parametrize("model", [InPlace(), InPlaceInBranch()])
+def test_a_body_that_writes_to_a_buffer_is_refused_with_a_way_out(model):
+    with pytest.raises(etarena.ExportError, match="in place .*add_.*carry it through a loop"):
+        etarena.export(model, (torch.ones(3),))
+
+
+class FailsInLoop(nn.Module):
+    """Fails in its second round if `limit` is 1."""
+
+    def forward(self, x, table, limit):
+        def body(i, v):
+            return i + 1, v + torch.index_select(table, 0, (i * limit).reshape(1))
+
+        start = torch.zeros((), dtype=torch.int64)
+        return while_loop(lambda i, v: i < 3, body, (start, x))[1]
+
+
+def test_after_a_failure_in_the_middle_of_a_loop_the_method_is_as_before():
+    inputs = (torch.zeros(1), torch.tensor([3.0]), torch.tensor(0))
+    method = load_exported(FailsInLoop(), inputs, {"x": None, "table": {0: DYNAMIC}, "limit": None}).method()
+    for _ in range(2):
+        with pytest.raises(etarena.RuntimeFailure, match="index_select"):
+            method(torch.zeros(1), torch.tensor([3.0]), torch.tensor(1))
+        (result,) = method(*inputs)
+        assert result.tolist() == [9.0]

@@ -3,12 +3,11 @@
 import pytest
 import torch
 from torch import nn
-from torch._higher_order_ops import scan, while_loop
-from torch._higher_order_ops.map import map as map_rows
 from torch.export import Dim
 
 import etarena
 
+from ..helpers.control_flow import cond, map_rows, scan, while_loop
 from ..helpers.memory_walk import MemoryWalk
 from ..helpers.oracle import load_exported, run_and_compare
 
@@ -46,7 +45,7 @@ class MapInScan(nn.Module):
 class BranchInScan(nn.Module):
     def forward(self, x, start):
         def step(carry, row):
-            new = torch.cond(row.sum() > 0, lambda c, r: c + r, lambda c, r: c - r * 2, (carry, row))
+            new = cond(row.sum() > 0, lambda c, r: c + r, lambda c, r: c - r * 2, (carry, row))
             return new, carry * 2
 
         return scan(step, start, x)
@@ -121,7 +120,7 @@ def test_no_rows_at_all():
     method = program.method()
     start = torch.randn(4)
     program.arena.scribble()
-    stacked, (last, products) = method(torch.empty(0, 4), start)
+    stacked, last, products = method(torch.empty(0, 4), start)
     assert stacked.shape == products.shape == (0, 4)
     assert torch.equal(last, start)
     x = torch.randn(2, 4)
