@@ -236,8 +236,8 @@ def _extend_over_loops(
     inside = {position for start, end in loops for position in range(start, end + 1)}
     touched = {root: storages.touched[root] for root in life if not inside.isdisjoint(storages.touched[root])}
     written: dict[int, set[int]] = {root: set() for root in touched}
-    for position in sorted(inside):
-        for root in _overwritten(steps[position], storages):
+    for position, step in enumerate(steps):
+        for root in _overwritten(step, storages):
             if root in written:
                 written[root].add(position)
     returned = {storages.root(value) for value in outputs}

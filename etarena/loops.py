@@ -46,7 +46,9 @@ def emitting_loops() -> Iterator[None]:
         _Emitter._emit_control_flow, _Emitter.output = original
 
 
-def _emit_control_flow(emitter: _Emitter, target: Any, args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> list[Value]:
+def _emit_control_flow(
+    emitter: _Emitter, target: Any, args: tuple[Any, ...], _kwargs: Mapping[str, Any]
+) -> list[Value]:
     results = [
         _result(emitter, *pair) for pair in zip(emitter.node.meta["spec"], emitter.node.meta["val"], strict=True)
     ]
@@ -82,7 +84,9 @@ def _result(emitter: _Emitter, spec: object, traced: object) -> Value:
 def _values(emitter: _Emitter, arguments: Iterable[Any]) -> list[Value]:
     """Arguments as emitted values: numbers get one."""
     return [
-        argument if isinstance(argument, Value) else emitter._emit_evalue(emitter._constant_to_evalue(argument, None))
+        argument
+        if isinstance(argument, _AbstractValue)
+        else emitter._emit_evalue(emitter._constant_to_evalue(argument, None))
         for argument in arguments
     ]
 

@@ -87,9 +87,11 @@ def _loops_first(plain: Callable[..., Any]) -> Callable[..., Any]:
         self: TorchPassBase, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], meta: NodeMetadata
     ) -> Any:
         if target is torch.ops.higher_order.while_loop:
-            return _call_while(self, *args, meta)
+            condition, body, start, operands = args
+            return _call_while(self, condition, body, start, operands, meta)
         if target is torch.ops.higher_order.scan:
-            return _call_scan(self, *args, meta)
+            body, start, rows, operands = args
+            return _call_scan(self, body, start, rows, operands, meta)
         return plain(self, kind, target, args, kwargs, meta)
 
     return traced

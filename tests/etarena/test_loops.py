@@ -227,7 +227,7 @@ class InPlaceInBranch(InPlace):
 
 @pytest.mark.parametrize("model", [InPlace(), InPlaceInBranch()])
 def test_a_body_that_writes_to_a_buffer_is_refused_with_a_way_out(model):
-    with pytest.raises(etarena.ExportError, match="in place .*add_.*carry it through a loop"):
+    with pytest.raises(etarena.ExportError, match=r"in place .*add_.*carry it through a loop"):
         etarena.export(model, (torch.ones(3),))
 
 

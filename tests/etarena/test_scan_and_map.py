@@ -1,4 +1,4 @@
-"""``scan`` and ``map``: any number of rows, several at once, swaps, and each inside the other and in branches and loops."""
+"""``scan`` and ``map``: any number of rows, several at once, swaps, and each inside the other, branches and loops."""
 
 import pytest
 import torch
