@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
 
 from .allocator.errors import ExportError
+from .body_results import refuse_writing_bodies
 from .decompositions import decompose_missing_kernels
 from .oblivious import size_oblivious_tracing
 from .traced import Size, input_sizes, user_input_names
@@ -57,7 +58,7 @@ def capture_model(
     args = pytree.tree_map_only(torch.Tensor, dense, args)
     kwargs = pytree.tree_map_only(torch.Tensor, dense, kwargs or {})
     try:
-        with size_oblivious_tracing(), data_dependent_tracing():
+        with size_oblivious_tracing(), data_dependent_tracing(), torch.no_grad():  # loops with an int have no gradients
             program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
             program = decompose_missing_kernels(program)
     except Exception as error:
@@ -98,6 +99,7 @@ def first_lines(error: Exception, limit: int = 1000, lines: int = 8) -> str:
 
 
 def _capture(program: ExportedProgram, names: dict[sympy.Symbol, str], least: int) -> Capture:
+    refuse_writing_bodies(program.graph_module)
     _simplify_structures(program)
     ranges = {}
     for symbol, span in program.range_constraints.items():
