@@ -6,6 +6,13 @@ import flatbuffers
 from flatbuffers.compat import import_numpy
 np = import_numpy()
 
+class Teller(object):
+    CountNonzero = 0
+    Scalar = 1
+    Size = 2
+    StateLength = 3
+
+
 class Kind(object):
     Activation = 0
     Input = 1
@@ -248,6 +255,199 @@ class BindingT(object):
         BindingAddOffset(builder, self.offset)
         binding = BindingEnd(builder)
         return binding
+
+
+class Discovery(object):
+    __slots__ = ['_tab']
+
+    @classmethod
+    def GetRootAs(cls, buf, offset=0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, offset)
+        x = Discovery()
+        x.Init(buf, n + offset)
+        return x
+
+    @classmethod
+    def GetRootAsDiscovery(cls, buf, offset=0):
+        """This method is deprecated. Please switch to GetRootAs."""
+        return cls.GetRootAs(buf, offset)
+    # Discovery
+    def Init(self, buf, pos):
+        self._tab = flatbuffers.table.Table(buf, pos)
+
+    # Discovery
+    def Symbol(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(4))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int32Flags, o + self._tab.Pos)
+        return 0
+
+    # Discovery
+    def Teller(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int8Flags, o + self._tab.Pos)
+        return 0
+
+    # Discovery
+    def Instruction(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(8))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int32Flags, o + self._tab.Pos)
+        return 0
+
+    # Discovery
+    def Value(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(10))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int32Flags, o + self._tab.Pos)
+        return -1
+
+    # Discovery
+    def Index(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(12))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int32Flags, o + self._tab.Pos)
+        return -1
+
+    # Discovery
+    def Dim(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int32Flags, o + self._tab.Pos)
+        return 0
+
+    # Discovery
+    def Upper(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(16))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int32Flags, o + self._tab.Pos)
+        return -1
+
+    # Discovery
+    def Scale(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(18))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int64Flags, o + self._tab.Pos)
+        return 1
+
+    # Discovery
+    def Offset(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(20))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int64Flags, o + self._tab.Pos)
+        return 0
+
+    # Discovery
+    def Origin(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(22))
+        if o != 0:
+            return self._tab.String(o + self._tab.Pos)
+        return None
+
+def DiscoveryStart(builder):
+    builder.StartObject(10)
+
+def DiscoveryAddSymbol(builder, symbol):
+    builder.PrependInt32Slot(0, symbol, 0)
+
+def DiscoveryAddTeller(builder, teller):
+    builder.PrependInt8Slot(1, teller, 0)
+
+def DiscoveryAddInstruction(builder, instruction):
+    builder.PrependInt32Slot(2, instruction, 0)
+
+def DiscoveryAddValue(builder, value):
+    builder.PrependInt32Slot(3, value, -1)
+
+def DiscoveryAddIndex(builder, index):
+    builder.PrependInt32Slot(4, index, -1)
+
+def DiscoveryAddDim(builder, dim):
+    builder.PrependInt32Slot(5, dim, 0)
+
+def DiscoveryAddUpper(builder, upper):
+    builder.PrependInt32Slot(6, upper, -1)
+
+def DiscoveryAddScale(builder, scale):
+    builder.PrependInt64Slot(7, scale, 1)
+
+def DiscoveryAddOffset(builder, offset):
+    builder.PrependInt64Slot(8, offset, 0)
+
+def DiscoveryAddOrigin(builder, origin):
+    builder.PrependUOffsetTRelativeSlot(9, flatbuffers.number_types.UOffsetTFlags.py_type(origin), 0)
+
+def DiscoveryEnd(builder):
+    return builder.EndObject()
+
+
+
+class DiscoveryT(object):
+
+    # DiscoveryT
+    def __init__(self):
+        self.symbol = 0  # type: int
+        self.teller = 0  # type: int
+        self.instruction = 0  # type: int
+        self.value = -1  # type: int
+        self.index = -1  # type: int
+        self.dim = 0  # type: int
+        self.upper = -1  # type: int
+        self.scale = 1  # type: int
+        self.offset = 0  # type: int
+        self.origin = None  # type: str
+
+    @classmethod
+    def InitFromBuf(cls, buf, pos):
+        discovery = Discovery()
+        discovery.Init(buf, pos)
+        return cls.InitFromObj(discovery)
+
+    @classmethod
+    def InitFromPackedBuf(cls, buf, pos=0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, pos)
+        return cls.InitFromBuf(buf, pos+n)
+
+    @classmethod
+    def InitFromObj(cls, discovery):
+        x = DiscoveryT()
+        x._UnPack(discovery)
+        return x
+
+    # DiscoveryT
+    def _UnPack(self, discovery):
+        if discovery is None:
+            return
+        self.symbol = discovery.Symbol()
+        self.teller = discovery.Teller()
+        self.instruction = discovery.Instruction()
+        self.value = discovery.Value()
+        self.index = discovery.Index()
+        self.dim = discovery.Dim()
+        self.upper = discovery.Upper()
+        self.scale = discovery.Scale()
+        self.offset = discovery.Offset()
+        self.origin = discovery.Origin()
+
+    # DiscoveryT
+    def Pack(self, builder):
+        if self.origin is not None:
+            origin = builder.CreateString(self.origin)
+        DiscoveryStart(builder)
+        DiscoveryAddSymbol(builder, self.symbol)
+        DiscoveryAddTeller(builder, self.teller)
+        DiscoveryAddInstruction(builder, self.instruction)
+        DiscoveryAddValue(builder, self.value)
+        DiscoveryAddIndex(builder, self.index)
+        DiscoveryAddDim(builder, self.dim)
+        DiscoveryAddUpper(builder, self.upper)
+        DiscoveryAddScale(builder, self.scale)
+        DiscoveryAddOffset(builder, self.offset)
+        if self.origin is not None:
+            DiscoveryAddOrigin(builder, origin)
+        discovery = DiscoveryEnd(builder)
+        return discovery
 
 
 class SizeInstruction(object):
@@ -1594,8 +1794,32 @@ class Method(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
         return o == 0
 
+    # Method
+    def Discoveries(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        if o != 0:
+            x = self._tab.Vector(o)
+            x += flatbuffers.number_types.UOffsetTFlags.py_type(j) * 4
+            x = self._tab.Indirect(x)
+            obj = Discovery()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
+
+    # Method
+    def DiscoveriesLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Method
+    def DiscoveriesIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        return o == 0
+
 def MethodStart(builder):
-    builder.StartObject(14)
+    builder.StartObject(15)
 
 def MethodAddVersion(builder, version):
     builder.PrependUint32Slot(0, version, 1)
@@ -1672,6 +1896,12 @@ def MethodAddOrder(builder, order):
 def MethodStartOrderVector(builder, numElems):
     return builder.StartVector(4, numElems, 4)
 
+def MethodAddDiscoveries(builder, discoveries):
+    builder.PrependUOffsetTRelativeSlot(14, flatbuffers.number_types.UOffsetTFlags.py_type(discoveries), 0)
+
+def MethodStartDiscoveriesVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
 def MethodEnd(builder):
     return builder.EndObject()
 
@@ -1699,6 +1929,7 @@ class MethodT(object):
         self.states = None  # type: List[StateT]
         self.delegates = None  # type: List[DelegateT]
         self.order = None  # type: List[int]
+        self.discoveries = None  # type: List[DiscoveryT]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1807,6 +2038,14 @@ class MethodT(object):
                     self.order.append(method.Order(i))
             else:
                 self.order = method.OrderAsNumpy()
+        if not method.DiscoveriesIsNone():
+            self.discoveries = []
+            for i in range(method.DiscoveriesLength()):
+                if method.Discoveries(i) is None:
+                    self.discoveries.append(None)
+                else:
+                    discovery_ = DiscoveryT.InitFromObj(method.Discoveries(i))
+                    self.discoveries.append(discovery_)
 
     # MethodT
     def Pack(self, builder):
@@ -1897,6 +2136,14 @@ class MethodT(object):
                 for i in reversed(range(len(self.order))):
                     builder.PrependInt32(self.order[i])
                 order = builder.EndVector()
+        if self.discoveries is not None:
+            discoverieslist = []
+            for i in range(len(self.discoveries)):
+                discoverieslist.append(self.discoveries[i].Pack(builder))
+            MethodStartDiscoveriesVector(builder, len(self.discoveries))
+            for i in reversed(range(len(self.discoveries))):
+                builder.PrependUOffsetTRelative(discoverieslist[i])
+            discoveries = builder.EndVector()
         MethodStart(builder)
         MethodAddVersion(builder, self.version)
         if self.name is not None:
@@ -1924,6 +2171,8 @@ class MethodT(object):
             MethodAddDelegates(builder, delegates)
         if self.order is not None:
             MethodAddOrder(builder, order)
+        if self.discoveries is not None:
+            MethodAddDiscoveries(builder, discoveries)
         method = MethodEnd(builder)
         return method
 

@@ -16,6 +16,7 @@ from .plan_tables import (
     VERSION,
     Binding,
     Delegate,
+    Discovery,
     Guard,
     Input,
     Kind,
@@ -25,6 +26,7 @@ from .plan_tables import (
     SizeInstruction,
     State,
     Symbol,
+    Teller,
     Value,
 )
 from .plan_validation import itemsize, validate
@@ -36,6 +38,7 @@ __all__ = [
     "VERSION",
     "Binding",
     "Delegate",
+    "Discovery",
     "Guard",
     "Input",
     "Kind",
@@ -45,6 +48,7 @@ __all__ = [
     "SizeInstruction",
     "State",
     "Symbol",
+    "Teller",
     "Value",
     "check",
     "decode",

@@ -14,6 +14,7 @@ from .plan_tables import (
     VERSION,
     Binding,
     Delegate,
+    Discovery,
     Guard,
     Input,
     Kind,
@@ -23,6 +24,7 @@ from .plan_tables import (
     SizeInstruction,
     State,
     Symbol,
+    Teller,
     Value,
 )
 from .plan_validation import validate
@@ -141,6 +143,7 @@ class _Reader:
             states=self.tables(root.States, root.StatesLength(), "states", self.state),
             delegates=self.tables(root.Delegates, root.DelegatesLength(), "delegates", self.delegate),
             order=self.numbers(root.OrderAsNumpy, root.OrderLength(), "order"),
+            discoveries=self.tables(root.Discoveries, root.DiscoveriesLength(), "discoveries", self.discovery),
         )
 
     def charge(self, nbytes: int, name: str) -> None:
@@ -186,6 +189,21 @@ class _Reader:
 
     def binding(self, t: Any) -> Binding:
         return Binding(t.Symbol(), t.Input(), t.Dim(), t.Scale(), t.Offset())
+
+    def discovery(self, t: Any) -> Discovery:
+        here = self.field
+        return Discovery(
+            symbol=t.Symbol(),
+            teller=self.member(Teller, t.Teller(), f"{here}.teller"),
+            instruction=t.Instruction(),
+            value=t.Value(),
+            index=t.Index(),
+            dim=t.Dim(),
+            upper=t.Upper(),
+            scale=t.Scale(),
+            offset=t.Offset(),
+            origin=self.text(t.Origin, f"{here}.origin"),
+        )
 
     def guard(self, t: Any) -> Guard:
         return Guard(t.Register(), self.text(t.Text, f"{self.field}.text"))
@@ -271,7 +289,24 @@ def _packed(method: Method) -> Any:
         for d in method.delegates
     ]
     root.order = method.order
+    root.discoveries = [_packed_discovery(discovery) for discovery in method.discoveries]
     return root
+
+
+def _packed_discovery(discovery: Discovery) -> Any:
+    return _fill(
+        fb.DiscoveryT(),
+        symbol=discovery.symbol,
+        teller=int(discovery.teller),
+        instruction=discovery.instruction,
+        value=discovery.value,
+        index=discovery.index,
+        dim=discovery.dim,
+        upper=discovery.upper,
+        scale=discovery.scale,
+        offset=discovery.offset,
+        origin=discovery.origin,
+    )
 
 
 def _packed_value(value: Value) -> Any:

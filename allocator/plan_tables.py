@@ -12,6 +12,7 @@ __all__ = [
     "VERSION",
     "Binding",
     "Delegate",
+    "Discovery",
     "Guard",
     "Input",
     "Kind",
@@ -21,6 +22,7 @@ __all__ = [
     "SizeInstruction",
     "State",
     "Symbol",
+    "Teller",
     "Value",
 ]
 
@@ -49,6 +51,15 @@ class Scalar(IntEnum):
     NONE = 5
 
 
+class Teller(IntEnum):
+    """Who tells a symbol that no input size defines; see `Discovery`."""
+
+    COUNT_NONZERO = 0
+    SCALAR = 1
+    SIZE = 2
+    STATE_LENGTH = 3
+
+
 @dataclass(slots=True)
 class Symbol:
     """A size known only at run time, with its legal range, both ends inclusive."""
@@ -67,6 +78,29 @@ class Binding:
     dim: int
     scale: int = 1
     offset: int = 0
+
+
+@dataclass(slots=True)
+class Discovery:
+    """``told number == scale * symbol + offset``, for a symbol that no input size defines.
+
+    ``COUNT_NONZERO``: how many elements of values[`value`] are not zero, just before `instruction` runs.
+    ``SCALAR``: the int in EValue `index`, just after it. ``SIZE``: size `dim` of values[`value`], just after it; the
+    value is planned with the bound in register `upper`, unless that is -1. ``STATE_LENGTH``: size `dim` of
+    states[`value`] when a call begins. A symbol may have several discoveries and each may happen several times in a
+    run; the last one counts.
+    """
+
+    symbol: int
+    teller: Teller
+    instruction: int = 0
+    value: int = -1
+    index: int = -1
+    dim: int = 0
+    upper: int = -1
+    scale: int = 1
+    offset: int = 0
+    origin: str = ""
 
 
 class SizeInstruction(NamedTuple):
@@ -164,4 +198,5 @@ class Method:
     states: list[State] = field(default_factory=list)
     delegates: list[Delegate] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
+    discoveries: list[Discovery] = field(default_factory=list)
     version: int = VERSION

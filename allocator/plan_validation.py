@@ -1,8 +1,8 @@
 """Consistency of a plan section: every index, range, enumeration and register, so that readers need no checks."""
 
 from .errors import PlanError
-from .plan_tables import VERSION, Input, Kind, Method, Output, Scalar, State, Value
-from .sizes import Opcode, SizeProgram
+from .plan_tables import VERSION, Discovery, Input, Kind, Method, Output, Scalar, State, Teller, Value
+from .sizes import Opcode, SizeProgram, symbols_of_registers
 
 __all__ = ["MAX_RANK", "itemsize", "validate"]
 
@@ -49,6 +49,7 @@ def validate(method: Method) -> None:
     for i, output in enumerate(method.outputs):
         _check_output(method, output, registers, f"outputs[{i}]")
     _check_symbols(method)
+    _check_upper_bounds(method, registers)
     constants = _constants(method)
     for i, state in enumerate(method.states):
         _check_state(method, state, constants, f"states[{i}]")
@@ -89,9 +90,49 @@ def _check_symbols(method: Method) -> None:
         _within(binding.scale, 1, INT64_MAX, f"{name}.scale")
         _within(binding.offset, INT64_MIN, INT64_MAX, f"{name}.offset")
         bound.add(binding.symbol)
+    for i, discovery in enumerate(method.discoveries):
+        name = f"discoveries[{i}]"
+        _check_discovery(method, discovery, name)
+        if discovery.symbol in bound:
+            raise PlanError(f"{name}.symbol: a binding defines {method.symbols[discovery.symbol].name!r} already")
+    bound.update(discovery.symbol for discovery in method.discoveries)
     for i, symbol in enumerate(method.symbols):
         if i not in bound:
-            raise PlanError(f"symbols[{i}]: no binding says how the inputs define {symbol.name!r}")
+            raise PlanError(f"symbols[{i}]: no binding and no discovery says what defines {symbol.name!r}")
+
+
+def _check_discovery(method: Method, discovery: Discovery, name: str) -> None:
+    teller = discovery.teller
+    if not isinstance(teller, Teller):
+        raise PlanError(f"{name}.teller: {teller!r} is no Teller")
+    _text(discovery.origin, f"{name}.origin")
+    _within(discovery.symbol, 0, len(method.symbols) - 1, f"{name}.symbol")
+    _within(discovery.scale, 1, INT64_MAX, f"{name}.scale")
+    _within(discovery.offset, INT64_MIN, INT64_MAX, f"{name}.offset")
+    n_instructions = 1 if teller is Teller.STATE_LENGTH else method.instructions
+    _within(discovery.instruction, 0, n_instructions - 1, f"{name}.instruction")
+    if teller is Teller.SCALAR:
+        _within(discovery.value, -1, -1, f"{name}.value")
+        _within(discovery.index, 0, INT32_MAX, f"{name}.index")
+        return
+    _within(discovery.index, -1, -1, f"{name}.index")
+    position = discovery.value
+    if teller is Teller.STATE_LENGTH:
+        _within(position, 0, len(method.states) - 1, f"{name}.value")
+        position = method.states[position].value
+    _within(position, 0, len(method.values) - 1, f"{name}.value")
+    if teller is not Teller.COUNT_NONZERO:
+        _within(discovery.dim, 0, len(method.values[position].sizes) - 1, f"{name}.dim")
+
+
+def _check_upper_bounds(method: Method, registers: int) -> None:
+    """An upper bound is known before the number it bounds, so it cannot depend on it."""
+    depends = symbols_of_registers(len(method.symbols), method.size_code)
+    for i, discovery in enumerate(method.discoveries):
+        limit = registers - 1 if discovery.teller is Teller.SIZE else -1
+        _within(discovery.upper, -1, limit, f"discoveries[{i}].upper")
+        if discovery.upper >= 0 and depends[discovery.upper] >> discovery.symbol & 1:
+            raise PlanError(f"discoveries[{i}].upper: the bound depends on the number that it bounds")
 
 
 def _check_value(method: Method, value: Value, registers: int, name: str, position: int) -> None:

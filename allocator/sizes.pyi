@@ -4,7 +4,7 @@ from typing import Self
 
 from typing_extensions import disjoint_base
 
-__all__ = ["Opcode", "SizeProgram"]
+__all__ = ["Opcode", "SizeProgram", "symbols_of_registers"]
 
 class Opcode(IntEnum):
     CONST = 0
@@ -54,3 +54,5 @@ class SizeProgram:
     @property
     def instructions(self) -> list[tuple[int, int, int, int]]: ...
     def evaluate(self, values: Sequence[int]) -> list[int]: ...
+
+def symbols_of_registers(n_symbols: int, instructions: Sequence[tuple[int, int, int, int]]) -> list[int]: ...

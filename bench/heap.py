@@ -129,7 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mimalloc", metavar="LIBRARY", type=Path)
     parser.add_argument("--offset-allocator", metavar="LIBRARY", type=Path)
-    parser.add_argument("--models", metavar="FOLDER", type=Path, default=ROOT / "tests" / "allocator" / "data")
+    parser.add_argument("--models", metavar="FOLDER", type=Path, default=ROOT / "tests" / "data" / "models")
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--write", action="store_true", help="put the section into bench/RESULTS.md")
     arguments = parser.parse_args()

@@ -26,12 +26,15 @@ class LoadedProgram:
         Where activations, results and state live.
     plan_cache
         Bytes that each method may keep of plans.
+    anytime
+        Whether plans that are used again are improved in the background.
     """
 
-    def __init__(self, native: NativeProgram, arena: Arena, plan_cache: int) -> None:
+    def __init__(self, native: NativeProgram, arena: Arena, plan_cache: int, anytime: bool = False) -> None:
         self.native = native
         self.arena = arena
         self.plan_cache = plan_cache
+        self.anytime = anytime
         self._states: dict[str, Block] = {}
 
     def state_block(self, section: plan.Method, state: plan.State) -> Block:
