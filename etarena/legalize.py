@@ -42,6 +42,7 @@ class ReplaceMissingKernels(PassBase):
         dim = node.args[1] if len(node.args) > 1 else -1
         descending = node.args[2] if len(node.args) > 2 else False
         value = source.meta["val"]
+        dim %= max(value.dim(), 1)  # the runtime's sym_size takes no dimension counted from the end
         if value.dim() == 0:
             count = 1
         elif isinstance(value.shape[dim], int):

@@ -46,6 +46,7 @@ ROW_FUNCTIONS = {
     "chunk_and_join": lambda x: torch.cat(torch.chunk(x + 1, 2, dim=1)[::-1], 1),
     "topk": lambda x: torch.topk(x, 2, dim=1),
     "sort": lambda x: torch.sort(x, dim=1),
+    "sort_a_varying_size": lambda x: torch.sort(x.flatten()),
     "max_with_indices": lambda x: torch.max(x, dim=1),
     "unused_second_output": lambda x: torch.max(x, dim=1)[0] * 2,
     "sum_to_zero_dim": lambda x: x.sum() + 1,
