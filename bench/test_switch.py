@@ -24,7 +24,7 @@ class Chain(torch.nn.Module):
 
 
 def test_switch_to_a_cached_plan(benchmark: Any) -> None:
-    """One method with two shapes in turn, one with the same shape always: the difference is a switch, pointers included."""
+    """One method with two shapes in turn, one with the same shape always: the difference is a switch."""
     with quiet():
         exported = etarena.export(Chain(), (torch.ones(4),), dynamic_shapes={"x": {0: torch.export.Dim.DYNAMIC}})
     steady, switching = (etarena.load(exported.buffer, etarena.Arena(name=name)).method() for name in "ab")

@@ -44,6 +44,7 @@ cdef class PlannedMethod:
     cdef int attach(self) except -1
     cdef BoundShape choose_plan(self)
     cdef BoundShape run(self, BoundShape bound)
+    cdef BoundShape told_stage(self, BoundShape bound, object told)
     cdef int keep_within_limit(self) except -1
     cdef BoundShape better_plan(self, BoundShape bound)
     cdef int rebind(self, BoundShape bound) except -1

@@ -1,171 +1,116 @@
-"""Operators with results of a size that depends on data, in terms of ones that the stock CPU kernels have.
+"""Operators for which the stock runtime has no kernel, in terms of operators for which it has one.
 
-Each function computes what torch's operator does, written with operators whose sizes are known before they run: a count
-of a mask, or an int read from a tensor.
+Torch's own table, which lowering applies, takes these for elementary or leaves them whole.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from .allocator.errors import ExportError
-
-__all__ = ["with_kernels"]
+__all__ = ["decompose_missing_kernels"]
 
 aten = torch.ops.aten
 
 
-def with_kernels(program: ExportedProgram) -> ExportedProgram:
-    """Replace the operators of `program` that have no kernel; the same object if there are none.
-
-    Raises
-    ------
-    ExportError
-        If an operator has neither a kernel nor a replacement.
-    """
-    nodes = [
-        node
-        for module in program.graph_module.modules()
-        if isinstance(module, torch.fx.GraphModule)
-        for node in module.graph.nodes
-    ]
-    used = {node.target for node in nodes}
-    for operator, advice in REFUSED.items():
-        if operator in used:
-            raise ExportError(f"operator {operator} gives a result of a size that depends on data: {advice}")
-    wanted = used & REPLACED.keys() - MASKED or any(map(_mixes_masks, nodes))
-    return program.run_decompositions(dict(REPLACED)) if wanted else program
+def decompose_missing_kernels(program: ExportedProgram) -> ExportedProgram:
+    """`program` itself, or, if it has operators of `TABLE`, one that is traced again without them."""
+    modules = [module for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule)]
+    found = {node.target for module in modules for node in module.graph.nodes} & set(TABLE)
+    return program.run_decompositions({operator: TABLE[operator] for operator in found}) if found else program
 
 
-def _mixes_masks(node: Node) -> bool:
-    """Whether a node indexes with a mask beside other indices."""
-    return node.target in MASKED and _mixed([None if index is None else index.meta["val"] for index in node.args[1]])
-
-
-def _mixed(indices: Sequence[Tensor | None]) -> bool:
-    given = [index for index in indices if index is not None]
-    return len(given) > 1 and any(index.dtype in (torch.bool, torch.uint8) for index in given)
-
-
-def _starts(ordered: Tensor) -> Tensor:
-    """Where a run of equal elements begins, in a vector of any length."""
-    count = ordered.shape[0]
-    before = torch.cat([ordered.new_zeros(1), ordered])[:count]
-    return (ordered != before) | (torch.arange(count, device=ordered.device) == 0)
-
-
-def _runs(ordered: Tensor, inverse: bool, counts: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """First element of each run of equal elements, the run of each element, and the length of each run."""
-    starts = _starts(ordered)
-    values = torch.masked_select(ordered, starts)
-    nothing = torch.empty(0, dtype=torch.int64, device=ordered.device)
-    if not (inverse or counts):
-        return values, nothing, nothing
-    run = torch.cumsum(starts.to(torch.int64), 0) - 1
-    if not counts:
-        return values, run, nothing
-    lengths = torch.zeros(values.shape[0], dtype=torch.int64, device=ordered.device)
-    return values, run, lengths.scatter_add(0, run, torch.ones_like(run))
-
-
-def _unique2(
-    source: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
-) -> tuple[Tensor, Tensor, Tensor]:
-    flat = source.reshape(-1)
-    numbers = flat.to(torch.uint8) if flat.dtype is torch.bool else flat
-    ordered, position = torch.topk(numbers, flat.shape[0], 0, False, True)
-    values, run, counts = _runs(ordered, return_inverse, return_counts)
-    if return_inverse:
-        run = torch.zeros_like(run).scatter(0, position, run).reshape(source.shape)
-    return values.to(source.dtype), run, counts
-
-
-def _unique(source: Tensor, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
-    values, inverse, _ = _unique2(source, sorted, return_inverse)
-    return values, inverse
-
-
-def _unique_consecutive(
-    source: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
-    if dim is not None:
-        raise ExportError("unique_consecutive along a dimension has no kernel: leave out dim, or compare rows yourself")
-    values, run, counts = _runs(source.reshape(-1), return_inverse, return_counts)
-    return values, (run.reshape(source.shape) if return_inverse else run), counts
-
-
-def _bincount(source: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    largest = torch.cat([source.to(torch.int64), source.new_full((1,), minlength - 1, dtype=torch.int64)]).max()
-    size = (largest + 1).item()
-    torch._check(size >= 0)
-    if weights is None:
-        weights = torch.ones(source.shape, dtype=torch.int64, device=source.device)
-    elif weights.dtype is not torch.float32:
-        weights = weights.to(torch.float64)
-    zeros = torch.zeros((size,), dtype=weights.dtype, device=source.device)
-    return zeros.scatter_add(0, source.to(torch.int64), weights)
-
-
-def _repeat_interleave(repeats: Tensor, *, output_size: Any = None) -> Any:
-    if output_size is not None:
-        return NotImplemented
-    total = repeats.sum().item()
-    torch._check(total >= 0)
-    return aten.repeat_interleave.Tensor(repeats, output_size=total)
-
-
-def _repeat_interleave_self(
-    source: Tensor, repeats: Tensor, dim: int | None = None, *, output_size: Any = None
+def searchsorted(
+    sequence: Tensor,
+    values: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
 ) -> Tensor:
-    if dim is None:
-        source, dim = source.reshape(-1), 0
-    repeats = repeats.reshape(-1).expand(source.shape[dim])
-    if output_size is None:
-        output_size = repeats.sum().item()
-        torch._check(output_size >= 0)
-    index = aten.repeat_interleave.Tensor(repeats, output_size=output_size)
-    return aten.index.Tensor(source, [*[None] * (dim % source.dim()), index])  # index_select refuses empty tensors
+    """How many elements of the sorted `sequence` lie below each value, or (``right``) not above it."""
+    if sorter is not None:
+        sequence = sequence.gather(-1, sorter)
+    elements = sequence if sequence.dim() == 1 else sequence.unsqueeze(-2)
+    asked = values.unsqueeze(-1)
+    below = elements <= asked if right or side == "right" else elements < asked
+    return below.to(torch.int32 if out_int32 else torch.int64).sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
 
 
-def _plain_indices(indices: list[Tensor | None]) -> list[Tensor | None]:
-    """Masks as integers: the places of their non-zero elements, one vector for each of their dimensions."""
-    plain: list[Tensor | None] = []
-    for index in indices:
-        if index is None or index.dtype not in (torch.bool, torch.uint8):
-            plain.append(index)
-        else:
-            places = torch.nonzero(index)
-            plain.extend(places.select(1, dim) for dim in range(index.dim()))
-    return plain
+def bucketize(values: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    return searchsorted(boundaries, values, out_int32=out_int32, right=right)
 
 
-def _index(source: Tensor, indices: list[Tensor | None]) -> Any:
-    return aten.index.Tensor(source, _plain_indices(indices)) if _mixed(indices) else NotImplemented
+def signbit(x: Tensor) -> Tensor:
+    """Zeros have signs too: the reciprocal tells them apart."""
+    if not x.is_floating_point():
+        return x < 0
+    return (x < 0) | ((x == 0) & (x.reciprocal() < 0))
 
 
-def _index_put(source: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
-    if not _mixed(indices):
-        return NotImplemented
-    return aten.index_put.default(source, _plain_indices(indices), values, accumulate)
+def copysign(magnitude: Tensor, sign: Tensor) -> Tensor:
+    if not magnitude.is_floating_point():
+        magnitude = magnitude.to(torch.get_default_dtype())
+    return torch.where(signbit(sign), -magnitude.abs(), magnitude.abs())
 
 
-REPLACED: dict[Any, Callable[..., Any]] = {
-    aten._unique2.default: _unique2,
-    aten._unique.default: _unique,
-    aten.unique_consecutive.default: _unique_consecutive,
-    aten.bincount.default: _bincount,
-    aten.repeat_interleave.Tensor: _repeat_interleave,
-    aten.repeat_interleave.self_Tensor: _repeat_interleave_self,
-    aten.index.Tensor: _index,
-    aten.index_put.default: _index_put,
-}
+def fmax(one: Tensor, other: Tensor) -> Tensor:
+    """The larger; of a number and a NaN the number."""
+    return torch.where(other.isnan() | (one >= other), one, other)
 
-MASKED = {aten.index.Tensor, aten.index_put.default}
 
-REFUSED = {
-    aten.unique_dim.default: "unique along a dimension has no kernel; give each row a number and use torch.unique on these",
+def fmin(one: Tensor, other: Tensor) -> Tensor:
+    return torch.where(other.isnan() | (one <= other), one, other)
+
+
+def hypot(one: Tensor, other: Tensor) -> Tensor:
+    """Scaled by the larger, so that no square overflows."""
+    one, other = one.abs(), other.abs()
+    large, small = torch.maximum(one, other), torch.minimum(one, other)
+    ratio = torch.where(large > 0, small / large, small)
+    return large * (1 + ratio * ratio).sqrt()
+
+
+def exp2(x: Tensor) -> Tensor:
+    return torch.exp((x if x.is_floating_point() else x.to(torch.get_default_dtype())) * math.log(2))
+
+
+def erfc(x: Tensor) -> Tensor:
+    return 1 - torch.erf(x)
+
+
+def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
+    return x * torch.pow(2.0, exponent)
+
+
+def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Products of the elements up to each: a table of all pairs of positions along `dim`."""
+    kind = dtype or (x.dtype if x.is_floating_point() else torch.int64)
+    if x.dim() == 0:
+        return x.to(kind)
+    rows = x.to(kind).movedim(dim, -1)
+    position = torch.arange(rows.shape[-1], device=x.device)
+    upto = position[None, :] <= position[:, None]
+    return torch.where(upto, rows.unsqueeze(-2), torch.ones((), dtype=kind)).prod(-1).movedim(-1, dim)
+
+
+TABLE: dict[Any, Callable[..., Tensor]] = {
+    aten.bucketize.Tensor: bucketize,
+    aten.copysign.Tensor: copysign,
+    aten.cumprod.default: cumprod,
+    aten.erfc.default: erfc,
+    aten.exp2.default: exp2,
+    aten.fmax.default: fmax,
+    aten.fmin.default: fmin,
+    aten.hypot.default: hypot,
+    aten.ldexp.Tensor: ldexp,
+    aten.searchsorted.Tensor: searchsorted,
+    aten.signbit.default: signbit,
+    aten.tril_indices.default: decomposition_table[aten.tril_indices.default],
+    aten.triu_indices.default: decomposition_table[aten.triu_indices.default],
 }
