@@ -167,5 +167,7 @@ REPLACED: dict[Any, Callable[..., Any]] = {
 MASKED = {aten.index.Tensor, aten.index_put.default}
 
 REFUSED = {
-    aten.unique_dim.default: "unique along a dimension has no kernel; give each row a number and use torch.unique on these",
+    aten.unique_dim.default: (
+        "unique along a dimension has no kernel; give each row a number and use torch.unique on these"
+    ),
 }
