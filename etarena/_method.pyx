@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp
 from libcpp.vector cimport vector
 
-from etarena._binding cimport BoundShape, ShapeBinder
+from etarena._binding cimport UNKNOWN, BoundShape, ShapeBinder
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
@@ -276,13 +276,16 @@ cdef class PlannedMethod:
                 )
         return 0
 
-    def plan_for(self, shapes):
+    def plan_for(self, shapes, told=None):
         """Plan without running.
 
         Parameters
         ----------
         shapes : sequence or mapping
             Sizes of each tensor input (an int for an int input that is a symbol), in order or by input name.
+        told : mapping of str to int, optional
+            Numbers that data would tell, by the name of the symbol (`etarena inspect` lists them). What depends on a
+            symbol without a number is not in the plan, or has its upper bound.
 
         Returns
         -------
@@ -309,9 +312,21 @@ cdef class PlannedMethod:
         self.arena.enter()   # the binder's scratch is shared with running calls
         try:
             bound = self.binder.bind(key.data())
+            if told is not None:
+                bound = self.told_stage(bound, told)
         finally:
             self.arena.leave()
         return self._describe(bound, tuple(tuple(shape) if hasattr(shape, "__iter__") else shape for shape in shapes))
+
+    cdef BoundShape told_stage(self, BoundShape bound, object told):
+        """Go through the stages as a run would in which data tells these numbers."""
+        names = {symbol.name: i for i, symbol in enumerate(self.section.symbols) if self.binder.told[i]}
+        for name, number in dict(told).items():
+            if name not in names:
+                raise InputError(f"told: no symbol {name!r} is told by data; there are {', '.join(names) or 'none'}")
+            if isinstance(number, bool) or not hasattr(number, "__index__") or not -(2**63) <= number < 2**63:
+                raise InputTypeError(f"told: {name!r} must be an int of 64 bits, got {number!r}")
+        return self.stages.follow(bound, {names[name]: number for name, number in dict(told).items()})
 
     def _checked_shape(self, entry, shape):
         """Return the sizes that one entry of `plan_for` stands for."""
@@ -334,6 +349,8 @@ cdef class PlannedMethod:
         buffers = []
         for i in range(<int> self.binder.planned.size()):
             position = self.binder.planned[i]
+            if bound.ready[position] == UNKNOWN:
+                continue
             value = self.section.values[position]
             start = self.binder.start[position]
             shape = tuple(bound.sizes[start + d] for d in range(self.binder.rank[position]))
@@ -344,7 +361,7 @@ cdef class PlannedMethod:
                 )
             )
         return MemoryPlan(
-            self.name, shapes, bound.peak, bound.lower_bound, bound.output_bytes, self.state_bytes, bound.plan_ns,
+            self.name, shapes, bound.run_peak, bound.run_bound, bound.output_bytes, self.state_bytes, bound.plan_ns,
             tuple(buffers), self.labels,
         )
 

@@ -1,12 +1,13 @@
 """Where the symbols that data tells become known: discoveries of a plan section, read off the lowered graph.
 
-Every node at which torch introduced such a symbol is tied to the instruction emitted for it. A count of non-zero elements
-is known before that instruction, so its result gets exactly the memory it needs; an int or a result's own size is known
-after it.
+Every node at which torch introduced such a symbol is tied to the instruction emitted for it. A count of non-zero
+elements is known before that instruction, so its result gets exactly the memory it needs; an int or a result's own size
+is known after it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import sympy
 import torch
@@ -20,7 +21,7 @@ from .symbols import affine
 from .traced import Size, expression, fake_tensors
 from .unbacked import ASSERTED, TOLD, is_unbacked, told_sizes
 
-__all__ = ["Told", "TellingNodes", "renamed_conditions", "told_symbols"]
+__all__ = ["TellingNodes", "Told", "renamed_conditions", "told_symbols"]
 
 # Operators whose result has as many rows as their mask has non-zero elements, by the position of the mask.
 COUNTED = {"aten::nonzero": 0, "aten::masked_select": 1, "aten::index": 1}
@@ -71,8 +72,7 @@ class TellingNodes:
         self.instructions = [step for chain in self.emitted.chains for step in chain.instructions]
         self.items = self._scalar_instructions()
         self.placeholders = {
-            node: index
-            for index, node in enumerate(n for n in self.graph_module.graph.nodes if n.op == "placeholder")
+            node: index for index, node in enumerate(n for n in self.graph_module.graph.nodes if n.op == "placeholder")
         }
 
     def read(self, bounds: Mapping[sympy.Symbol, Size]) -> None:
@@ -173,8 +173,8 @@ class TellingNodes:
         upper = bounds.get(size) if isinstance(size, sympy.Symbol) else None
         if upper is None:
             raise ExportError(
-                f"only the operator itself knows size {dim} of {node.name!r} ({origin}), and nothing bounds it: say how "
-                "large it can be with torch._check(result.shape[...] <= limit), or compute it another way"
+                f"only the operator itself knows size {dim} of {node.name!r} ({origin}), and nothing bounds it: say "
+                "how large it can be with torch._check(result.shape[...] <= limit), or compute it another way"
             )
         at = self._first_use(index)
         return Told(size, Teller.SIZE, at, value=index, dim=dim or 0, upper=upper, origin=origin)
@@ -235,7 +235,9 @@ def telling_nodes(graph_module: GraphModule) -> Iterator[Node]:
     """Nodes that tell symbols, in the order in which they are emitted."""
     for node in graph_module.graph.nodes:
         for body in node.args if isinstance(node.target, torch._ops.HigherOrderOperator) else ():
-            module = getattr(graph_module, body.target, None) if isinstance(body, Node) and body.op == "get_attr" else None
+            module = (
+                getattr(graph_module, body.target, None) if isinstance(body, Node) and body.op == "get_attr" else None
+            )
             if isinstance(module, GraphModule):
                 yield from telling_nodes(module)
         if node.meta.get("unbacked_bindings"):
@@ -278,11 +280,15 @@ def is_mask(node: Node) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
 
 
-def which_size(node: Node, path: Sequence[object]) -> tuple[int, int | None]:
+def which_size(node: Node, path: Sequence[Any]) -> tuple[int, int | None]:
     """Which result, and which dimension of it (None: an int), a path into a node's value leads to."""
     value, position, dim = node.meta["val"], 0, None
     for step in path:
-        if isinstance(step, pytree.SequenceKey) and isinstance(value, list | tuple) and not isinstance(value, torch.Size):
+        if (
+            isinstance(step, pytree.SequenceKey)
+            and isinstance(value, list | tuple)
+            and not isinstance(value, torch.Size)
+        ):
             position = step.idx
         elif isinstance(step, pytree.SequenceKey):
             dim = step.idx
