@@ -13,6 +13,7 @@ from etarena._native cimport (
     MethodHandle,
     PlanPayload,
     ProgramHandle,
+    c_registered_kernels,
     register_plan_backend,
     start_runtime,
 )
@@ -34,6 +35,11 @@ if not register_plan_backend():
 
 cdef object failure_of(str action, Failure& failure, object labels=()):
     return native_failure(action, failure.code, (<bytes> failure.log).decode(errors="replace"), labels)
+
+
+def registered_kernels() -> frozenset[str]:
+    """Return the names of the kernels that this process has, as ``namespace::name.overload``."""
+    return frozenset(name.decode() for name in c_registered_kernels())
 
 
 cdef class NativeProgram:

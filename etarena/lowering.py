@@ -16,6 +16,7 @@ from .capture import Capture
 from .conditions import conditions_of, limits_of
 from .constants import fold_permuted_constants
 from .embed import finished_file
+from .kernels import check_kernels
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
 from .retrace import decomposed_bodies, keeping_symbols
@@ -74,6 +75,7 @@ def _lower(
     _drop_allocations(program)
     sections = {}
     for emitted in program.execution_plan:
+        check_kernels(emitted)
         capture = captures[emitted.name]
         lowered = manager.exported_program(emitted.name)
         _check_symbols_survived(capture, lowered, emitted.name)

@@ -1,4 +1,4 @@
-"""Lifetimes around loops: values that every round makes anew, values that are carried, and random programs run both ways."""
+"""Lifetimes around loops: values that every round makes anew, values that are carried, and random programs."""
 
 import itertools
 
@@ -124,7 +124,7 @@ def test_no_life_is_longer_than_some_run_may_need(seed):
 
 
 def needed(steps, value):
-    """Positions that touch a value, or that lie on a way from one that does to one that reads it before any writes it."""
+    """Positions that touch a value, or lie on a way from such a one to a read with no write in between."""
     touches = {position for position, step in enumerate(steps) if value in step.uses}
     reads = {position for position in touches if value not in steps[position].writes}
     after = set().union(*(reachable(steps, following(steps, position), set()) for position in touches))
