@@ -108,6 +108,8 @@ class RunStats:
         Number of times the run was planned; 1 without data-dependent sizes.
     copies
         Every copy of tensor data that was made, with its cause.
+    moved_bytes
+        Bytes of activations that changed places inside the arena when the run was planned again.
     """
 
     arena_bytes: int
@@ -120,6 +122,7 @@ class RunStats:
     plan_cached: bool
     stages: int
     copies: tuple[Copy, ...] = field(default=())
+    moved_bytes: int = 0
 
     @property
     def bytes_copied(self) -> int:
