@@ -13,6 +13,7 @@ from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
 
 from .allocator.errors import ExportError
 from .body_results import refuse_writing_bodies
+from .decompositions import decompose_missing_kernels
 from .oblivious import size_oblivious_tracing
 from .traced import Size, input_sizes, user_input_names
 from .unbacked import data_dependent_tracing, is_unbacked
@@ -57,9 +58,9 @@ def capture_model(
     args = pytree.tree_map_only(torch.Tensor, dense, args)
     kwargs = pytree.tree_map_only(torch.Tensor, dense, kwargs or {})
     try:
-        # Loops that carry an int cannot be traced with gradients.
-        with size_oblivious_tracing(), data_dependent_tracing(), torch.no_grad():
+        with size_oblivious_tracing(), data_dependent_tracing(), torch.no_grad():  # loops with an int have no gradients
             program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+            program = decompose_missing_kernels(program)
     except Exception as error:
         raise ExportError(f"torch.export failed for {type(model).__name__}: {first_lines(error)}") from error
     names = _dim_names(model, args, kwargs, dynamic_shapes, program)
@@ -72,6 +73,8 @@ def capture_program(program: ExportedProgram) -> Capture:
     There, torch usually assumed sizes of at least 2 and says so in the range. Like torch itself, this does not refuse 0
     and 1 then: only a minimum above 2 is a limit.
     """
+    with size_oblivious_tracing():
+        program = decompose_missing_kernels(program)
     return _capture(program, {}, least=2)
 
 

@@ -157,3 +157,11 @@ def test_the_machine_notices_lives_that_are_too_short(seed):
     found = storages(program)
     machine = Machine(program.steps, found.owner, dict.fromkeys(found.life, 0))
     assert any(machine.run(decisions) for decisions in DECISIONS)
+
+
+def test_around_a_stop_everything_that_a_loop_touches_lives_through_all_of_it():
+    steps = loop(9, [op(1, 2), op(2, 3), op(3, 1)], [op(1, 4)])
+    found = analyse(steps, dict.fromkeys([0, 1, 2, 3, 4, 9], FLOATS), fixed={0}, stops={4}).life
+    assert found[2] == found[3] == (1, 7)
+    assert found[9] == (1, 7)
+    assert found[4] == (7, 8)
