@@ -17,6 +17,8 @@ from torch.fx import GraphModule, Node
 
 from .allocator.errors import ExportError
 from .allocator.plan import Teller
+from .loops import COUNTED as CARRIED
+from .loops import EMITTED, WHILE_LOOP
 from .symbols import affine
 from .traced import Size, expression, fake_tensors
 from .unbacked import ASSERTED, TOLD, is_unbacked, told_sizes
@@ -26,6 +28,7 @@ __all__ = ["TellingNodes", "Told", "renamed_conditions", "told_symbols"]
 # Operators whose result has as many rows as their mask has non-zero elements, by the position of the mask.
 COUNTED = {"aten::nonzero": 0, "aten::masked_select": 1, "aten::index": 1}
 BRANCHES = "cond"
+LOOPS = "while_loop"
 ITEM = "aten::_local_scalar_dense"
 COMPUTED = {"aten::slice_copy"}  # their sizes are expressions of what is known
 
@@ -90,6 +93,11 @@ class TellingNodes:
                     continue
                 for told in self._tell(node, origin, size, path, bounds):
                     self._settle(told)
+        for node in all_nodes(self.graph_module):
+            for position, index, number in node.meta.get(CARRIED, ()):
+                size = expression(number) if isinstance(number, torch.SymInt) else number
+                if isinstance(size, sympy.Symbol):
+                    self._settle(Told(size, Teller.SCALAR, position, index=index, origin=LOOPS))
 
     def _settle(self, told: Told) -> None:
         """Solve ``told number == size`` for a symbol that is new here; otherwise the two must agree."""
@@ -116,7 +124,7 @@ class TellingNodes:
             yield self._count(node, origin, size)
         elif node.target is torch.ops.higher_order.cond:
             yield from self._branch_sizes(node, size, path)
-        else:
+        elif node.target is not WHILE_LOOP:  # what a loop carries is told where it is moved
             yield self._own_size(node, origin, size, path, bounds)
 
     def _count(self, node: Node, origin: str, size: Size) -> Told:
@@ -185,24 +193,10 @@ class TellingNodes:
         info = getattr(spec, "extra_tensor_info", None)
         if info is not None and info.fully_qualified_name in self.names:
             return self.names[info.fully_qualified_name]
-        if node in self.placeholders:
-            return self.placeholders[node]
-        operand = self._operand(node)
-        if operand is None:
+        index = self.placeholders.get(node, node.meta.get(EMITTED))
+        if index is None:
             raise ExportError(f"no value was emitted for {node.name!r}, which tells a size")
-        return self._value(operand)
-
-    def _operand(self, placeholder: Node) -> Node | None:
-        """What a placeholder of a branch stands for outside."""
-        for module in self.graph_module.modules():
-            for node in module.graph.nodes if isinstance(module, GraphModule) else ():
-                if node.target is not torch.ops.higher_order.cond:
-                    continue
-                for branch in node.args[1:3]:
-                    inner = [n for n in getattr(module, branch.target).graph.nodes if n.op == "placeholder"]
-                    if placeholder in inner:
-                        return node.args[3][inner.index(placeholder)]
-        return None
+        return index
 
     def _result(self, node: Node, position: int = 0) -> int:
         spec = pytree.tree_leaves(node.meta["spec"])[position]
@@ -229,6 +223,13 @@ class TellingNodes:
             if isinstance(call, KernelCall) and self.emitted.operators[call.op_index].name == ITEM:
                 found.setdefault(call.args[0], []).append((position, call.args[1]))
         return found
+
+
+def all_nodes(graph_module: GraphModule) -> Iterator[Node]:
+    """The nodes of a program, those of bodies included."""
+    for module in graph_module.modules():
+        if isinstance(module, GraphModule):
+            yield from module.graph.nodes
 
 
 def telling_nodes(graph_module: GraphModule) -> Iterator[Node]:
