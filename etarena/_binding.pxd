@@ -3,6 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
+from etarena._scratch cimport DelegateScratch
 from etarena.allocator.planner cimport OffsetPlanner
 from etarena.allocator.sizes cimport SizeProgram
 
@@ -17,6 +18,7 @@ cdef class BoundShape:
     cdef readonly int64_t lower_bound
     cdef readonly int64_t output_bytes
     cdef readonly int64_t plan_ns
+    cdef vector[int64_t] scratch        # bytes of each delegate call; their offsets follow those of the planned buffers
     cdef object search                  # AnytimePlanner that looks for a lower peak; None before it is wanted
     cdef size_t footprint(self) noexcept
 
@@ -25,6 +27,7 @@ cdef class ShapeBinder:
     cdef readonly object section        # the decoded plan section
     cdef SizeProgram program
     cdef OffsetPlanner planner
+    cdef readonly DelegateScratch scratch   # of the loaded method; None when there is none
     cdef vector[int32_t] rank           # of each value
     cdef vector[int32_t] start          # of each value: where its dimensions begin in the flat lists
     cdef vector[int32_t] registers      # flat: the size of each dimension of each value
@@ -46,6 +49,8 @@ cdef class ShapeBinder:
     cdef int find_symbols(self, const int64_t* key, int64_t* symbols) except -1
     cdef int measure(self, BoundShape bound, const int64_t* registers) except -1
     cdef int place(self, BoundShape bound) except -1
+    cdef int use_scratch(self, DelegateScratch scratch) except -1
+    cdef int place_scratch(self, BoundShape bound, char* base) except -1
     cdef BoundShape improved(self, BoundShape bound)
     cdef object sizes_text(self, const int64_t* registers)
     cdef object too_large(self, int position, const int64_t* registers)

@@ -5,6 +5,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t
 from libcpp.vector cimport vector
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
+from etarena._scratch cimport DelegateScratch
 from etarena.allocator.planner cimport OffsetPlanner
 from etarena.allocator.sizes cimport SizeProgram
 
@@ -179,16 +180,45 @@ cdef class ShapeBinder:
 
     cdef int place(self, BoundShape bound) except -1:
         """Offsets of the planned buffers."""
-        cdef int i, count = <int> self.planned.size()
+        cdef int i, buffers = <int> self.planned.size()
+        cdef int calls = 0 if self.scratch is None else self.scratch.count()
+        cdef int count = buffers + calls
         cdef vector[int64_t] sizes
         sizes.resize(max(count, 1))
         bound.offsets.resize(max(count, 1))
-        for i in range(count):
+        bound.scratch.resize(calls)
+        for i in range(buffers):
             sizes[i] = bound.nbytes[self.planned[i]]
+        for i in range(calls):
+            bound.scratch[i] = self.scratch.measure(
+                i, bound.sizes.data(), self.start.data(), self.rank.data(), self.dim_orders.data()
+            )
+            sizes[buffers + i] = bound.scratch[i]
         with nogil:
             self.planner.plan(
                 count, sizes.data(), self.first.data(), self.last.data(), self.preferred.data(),
                 <int> self.preferred.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
+            )
+        return 0
+
+    cdef int use_scratch(self, DelegateScratch scratch) except -1:
+        """Plan the scratch of these delegates from now on, which are those of the method as it was just loaded."""
+        cdef int i
+        self.first.resize(self.planned.size())
+        self.last.resize(self.planned.size())
+        for i in range(scratch.count()):
+            self.first.push_back(scratch.instruction[i])
+            self.last.push_back(scratch.instruction[i] + 1)
+        self.scratch = scratch
+        return 0
+
+    cdef int place_scratch(self, BoundShape bound, char* base) except -1:
+        """Tell the delegates where their scratch is."""
+        cdef int i
+        for i in range(<int> bound.scratch.size()):
+            self.scratch.place(
+                i, bound.sizes.data(), self.start.data(), self.rank.data(), self.dim_orders.data(),
+                base + bound.offsets[self.planned.size() + i], bound.scratch[i],
             )
         return 0
 
@@ -200,9 +230,9 @@ cdef class ShapeBinder:
         cdef int i
         cdef BoundShape better
         if bound.search is None:
-            wanted = [position for position in self.planned]
+            sizes = [bound.nbytes[position] for position in self.planned] + list(bound.scratch)
             bound.search = AnytimePlanner(
-                [bound.nbytes[position] for position in wanted], list(self.first), list(self.last),
+                sizes, list(self.first), list(self.last),
                 self.planner.alignment, order=list(self.preferred) or None,
             )
             bound.search.start()
@@ -211,7 +241,8 @@ cdef class ShapeBinder:
             return bound
         better = BoundShape.__new__(BoundShape)
         better.sizes, better.nbytes, better.offsets = bound.sizes, bound.nbytes, bound.offsets
-        for i in range(<int> self.planned.size()):
+        better.scratch = bound.scratch
+        for i in range(<int> (self.planned.size() + bound.scratch.size())):
             better.offsets[i] = plan.offsets[i]
         better.peak, better.lower_bound = plan.peak, bound.lower_bound
         better.output_bytes, better.plan_ns, better.search = bound.output_bytes, bound.plan_ns, bound.search

@@ -15,12 +15,15 @@ from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
+from etarena._scratch cimport DelegateScratch
 
 from .allocator import plan as plan_section
+from .delegates.xnnpack import scratch
 from .allocator.errors import InputError, InputTypeError, PlanError, SizeOverflowError
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
 
 Kind = plan_section.Kind
+XNNPACK = "XnnpackBackend"
 
 
 cdef class PlannedMethod:
@@ -47,7 +50,11 @@ cdef class PlannedMethod:
 
     cdef int load(self) except -1:
         """Load the native method and check that it is the one its plan section describes."""
-        self.native = NativeMethod(self.program.native, self.name, [])
+        scratch.begin_capture()
+        try:
+            self.native = NativeMethod(self.program.native, self.name, [])
+        finally:
+            runtimes = scratch.end_capture()
         if self.native.payload is None:
             raise PlanError(f"method {self.name!r} carries no plan section")
         self.section = section = plan_section.decode(self.native.payload)
@@ -61,8 +68,13 @@ cdef class PlannedMethod:
         self.reader = InputReader(section, self.binder)
         self.writer = OutputWriter(section, self.binder, self.arena)
         self.labels = tuple(section.labels)
-        self.scratch_outside = tuple(sorted({delegate.id for delegate in section.delegates}))
+        self.binder.use_scratch(DelegateScratch(section, self.native, self._scratch_users(runtimes)))
         return self.attach()
+
+    def _scratch_users(self, runtimes):
+        """Say by delegate index which of the runtimes just made belongs to it: they are made in that order."""
+        indices = sorted({delegate.index for delegate in self.section.delegates if delegate.id == XNNPACK})
+        return dict(zip(indices, runtimes)) if len(indices) == len(runtimes) else {}
 
     cdef int attach(self) except -1:
         """Take hold of the native tensors and of the memory that does not change from run to run."""
@@ -225,6 +237,7 @@ cdef class PlannedMethod:
         for position in range(<int> self.addresses.size()):
             self.addresses[position] = self.addresses[self.binder.storage[position]]
         self.native.rebind(bound.sizes.data(), self.addresses.data())
+        self.binder.place_scratch(bound, base)
         self.current = bound
         self.current_key = self.reader.key
         return 0
@@ -323,8 +336,8 @@ cdef class PlannedMethod:
         if self.last_bound is None:
             return None
         return RunStats(
-            self.last_bound.peak, self.last_bound.lower_bound, self.last_bound.output_bytes, self.state_bytes, 0,
-            self.scratch_outside, 0 if self.last_cached else self.last_bound.plan_ns, bool(self.last_cached), 1,
+            self.last_bound.peak, self.last_bound.lower_bound, self.last_bound.output_bytes, self.state_bytes,
+            max(self.last_bound.scratch, default=0), self.binder.scratch.outside, 0 if self.last_cached else self.last_bound.plan_ns, bool(self.last_cached), 1,
             tuple(self.last_copies),
         )
 
