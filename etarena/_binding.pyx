@@ -1,7 +1,7 @@
 # distutils: language = c++
 """From input shapes to a bound plan: symbols, sizes, bytes, offsets."""
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
@@ -12,6 +12,7 @@ from etarena.allocator.sizes cimport SizeProgram
 from .allocator import AnytimePlanner
 from .allocator import plan as plan_section
 from .allocator.errors import PlanError, ShapeError, SizeOverflowError
+from .allocator.plan import Teller
 from .dtypes import ITEM_BYTES
 
 cdef int64_t LARGEST_BYTES = <int64_t> 1 << 62
@@ -27,10 +28,17 @@ cdef int64_t now_ns() noexcept nogil:
     return <int64_t> moment.tv_sec * 1_000_000_000 + moment.tv_nsec
 
 
+cdef inline bint is_known(BoundShape bound, int register) noexcept:
+    return bound.known.size() == 0 or bound.known[register]
+
+
 cdef class BoundShape:
     cdef size_t footprint(self) noexcept:
         """Bytes this object keeps, for the cache's limit."""
-        return 4 * self.sizes.size() + 8 * (self.nbytes.size() + self.offsets.size()) + 256
+        cdef size_t numbers = self.nbytes.size() + self.offsets.size() + self.registers.size() + 4 * self.moves.size()
+        cdef size_t flags = self.known.size() + self.ready.size()
+        numbers += self.scratch.size()
+        return 4 * (self.sizes.size() + self.changed.size()) + 8 * numbers + flags + self.tree_bytes + 512
 
 
 cdef class ShapeBinder:
@@ -82,6 +90,28 @@ cdef class ShapeBinder:
                 self.key_length += 1
             else:
                 self.key_start.push_back(-1)
+        for guard in section.guards:
+            self.guards.push_back(guard.register)
+        self.expect_discoveries()
+
+    cdef int expect_discoveries(self) except -1:
+        """Note which sizes are unknown when a call begins, and what lives across the stops at which they are told."""
+        stops = set()
+        self.told.assign(len(self.section.symbols), 0)
+        self.bounded.assign(self.registers.size(), -1)
+        for discovery in self.section.discoveries:
+            if discovery.teller == Teller.STATE_LENGTH:
+                continue
+            self.in_stages = True
+            self.told[discovery.symbol] = 1
+            stops.add(discovery.instruction + (discovery.teller != Teller.COUNT_NONZERO))
+            if discovery.teller == Teller.SIZE and discovery.upper >= 0:
+                self.bounded[self.start[discovery.value] + discovery.dim] = discovery.upper
+        lives = [(self.first[i] - self.last[i], i) for i in range(<int> self.planned.size())
+                 if any(self.first[i] < stop < self.last[i] for stop in stops)]
+        for _, i in sorted(lives):
+            self.crossing.push_back(i)
+        return 0
 
     cdef BoundShape bind(self, const int64_t* key):
         """Plan for one set of input sizes: the dimensions of all tensor inputs and int symbols, one after another.
@@ -96,16 +126,38 @@ cdef class ShapeBinder:
         cdef int64_t begin = now_ns()
         cdef vector[int64_t] registers
         cdef BoundShape bound = BoundShape.__new__(BoundShape)
+        cdef vector[uint8_t] known
+        cdef int symbol
         registers.resize(max(self.program.n_registers, 1))
         self.find_symbols(key, registers.data())
-        # The program writes all registers, symbols included: give it its own copy of the symbols.
-        cdef vector[int64_t] symbols = registers
-        self.program.evaluate_into(symbols.data(), registers.data())
-        self.check_inputs(key, registers.data())
-        self.measure(bound, registers.data())
+        if self.in_stages:
+            known.assign(registers.size(), 1)
+            for symbol in range(<int> self.told.size()):
+                known[symbol] = not self.told[symbol]
+        self.evaluate(bound, registers, known)
+        self.check_inputs(key, bound.registers.data())
+        self.measure(bound)
+        self.measure_scratch(bound, None)
         self.place(bound)
-        bound.plan_ns = now_ns() - begin
+        bound.run_peak = bound.peak
+        bound.run_bound = self.largest_live(bound) if self.in_stages else bound.lower_bound
+        bound.plan_ns = bound.run_plan_ns = now_ns() - begin
         return bound
+
+    cdef int evaluate(self, BoundShape bound, const vector[int64_t]& symbols, const vector[uint8_t]& known) except -1:
+        """Fill the registers from the symbols, as far as they are known, and check the guards that can be decided."""
+        cdef int i
+        bound.registers, bound.known = symbols, known
+        if self.in_stages:
+            self.program.evaluate_known(bound.registers.data(), bound.known.data())
+        else:
+            # The program writes all registers, symbols included: it reads them from the caller's copy.
+            self.program.evaluate_into(symbols.data(), bound.registers.data())
+        for i in range(<int> self.guards.size()):
+            if bound.registers[self.guards[i]] == 0 and is_known(bound, self.guards[i]):
+                text = self.section.guards[i].text
+                raise ShapeError(f"these sizes break a condition of the model: {text}{self.sizes_text(bound)}")
+        return 0
 
     cdef int find_symbols(self, const int64_t* key, int64_t* symbols) except -1:
         cdef int64_t size, number
@@ -139,65 +191,98 @@ cdef class ShapeBinder:
                     raise ShapeError(
                         f"{self.place_name(position, d)} is {actual}, but must be {expected}{self.reason(value, d)}"
                     )
-        for guard in self.section.guards:
-            if registers[guard.register] == 0:
-                sizes = self.sizes_text(registers)
-                raise ShapeError(f"the input sizes break a condition of the model: {guard.text}{sizes}")
         return 0
 
-    cdef int measure(self, BoundShape bound, const int64_t* registers) except -1:
-        """Sizes and bytes of every value."""
-        cdef int position, i, d
-        cdef int64_t size, count, stride
-        bound.sizes.resize(self.registers.size())
-        bound.nbytes.resize(self.rank.size())
+    cdef int measure(self, BoundShape bound) except -1:
+        """Sizes and bytes of every value; those of values that are not known yet stay 0."""
+        cdef int position, owner
+        bound.sizes.assign(self.registers.size(), 0)
+        bound.nbytes.assign(self.rank.size(), 0)
+        bound.ready.assign(self.rank.size(), READY)
         for position in range(<int> self.rank.size()):
-            count = self.item_bytes[position]
-            stride = 1
-            for i in range(self.rank[position]):
-                size = registers[self.registers[self.start[position] + i]]
-                if size < 0:
-                    raise ShapeError(
-                        f"value {self.section.values[position].name!r} would have size {size} in dimension {i}: "
-                        f"the input is too small for the model{self.sizes_text(registers)}"
-                    )
-                if size > INT32_MAX or (size > 0 and count > LARGEST_BYTES // size):
-                    raise self.too_large(position, registers)
-                bound.sizes[self.start[position] + i] = <int32_t> size
-                count *= size
-            for i in range(self.rank[position] - 1, 0, -1):
-                d = self.dim_orders[self.start[position] + i]
-                stride *= max(bound.sizes[self.start[position] + d], 1)
-                if stride > INT32_MAX:
-                    raise self.too_large(position, registers)
-            bound.nbytes[position] = count
+            bound.ready[position] = self.measure_value(bound, position)
             if self.storage[position] == position and self.kind[position] == OUTPUT:
-                bound.output_bytes += count
+                bound.output_bytes += bound.nbytes[position]
         for position in range(<int> self.rank.size()):
-            if bound.nbytes[position] > bound.nbytes[self.storage[position]]:
+            owner = self.storage[position]
+            if bound.ready[position] == UNKNOWN or bound.ready[owner] == UNKNOWN:
+                self.leave_out(bound, position)
+            elif bound.nbytes[position] > bound.nbytes[owner]:
                 raise PlanError(f"values[{position}].storage: the value is larger than the memory it shares")
         return 0
 
+    cdef int measure_value(self, BoundShape bound, int position) except -1:
+        """Sizes and bytes of one value; gives whether they are known."""
+        cdef int i, d, register, where
+        cdef int state = READY
+        cdef int64_t size, stride = 1, count = self.item_bytes[position]
+        for i in range(self.rank[position]):
+            where = self.start[position] + i
+            register = self.registers[where]
+            if not is_known(bound, register):
+                register = self.bounded[where]
+                state = BOUNDED
+                if register < 0 or not is_known(bound, register):
+                    return UNKNOWN
+            size = bound.registers[register]
+            if size < 0:
+                raise ShapeError(
+                    f"value {self.section.values[position].name!r} would have size {size} in dimension {i}: "
+                    f"the sizes are too small for the model{self.sizes_text(bound)}"
+                )
+            if size > INT32_MAX or (size > 0 and count > LARGEST_BYTES // size):
+                raise self.too_large(position, bound)
+            bound.sizes[where] = <int32_t> size
+            count *= size
+        for i in range(self.rank[position] - 1, 0, -1):
+            d = self.dim_orders[self.start[position] + i]
+            stride *= max(bound.sizes[self.start[position] + d], 1)
+            if stride > INT32_MAX:
+                raise self.too_large(position, bound)
+        bound.nbytes[position] = count
+        return state
+
+    cdef void leave_out(self, BoundShape bound, int position) noexcept:
+        """A value whose sizes are not known: empty, so that a kernel that wrote it too early would get an error."""
+        cdef int i
+        for i in range(self.rank[position]):
+            bound.sizes[self.start[position] + i] = 0
+        bound.nbytes[position] = 0
+        bound.ready[position] = UNKNOWN
+
+    cdef int64_t largest_live(self, BoundShape bound):
+        """Largest sum of planned bytes that live at one instruction, as far as their sizes are known exactly."""
+        cdef int i, owner
+        cdef int64_t live = 0, largest = 0
+        cdef vector[int64_t] change
+        change.assign(self.section.instructions + 1, 0)
+        for i in range(<int> self.planned.size()):
+            owner = self.planned[i]
+            if bound.ready[owner] == READY:
+                change[self.first[i]] += bound.nbytes[owner]
+                change[self.last[i]] -= bound.nbytes[owner]
+        for i in range(<int> bound.scratch.size()):
+            change[self.scratch.instruction[i]] += bound.scratch[i]
+            change[self.scratch.instruction[i] + 1] -= bound.scratch[i]
+        for i in range(<int> change.size()):
+            live += change[i]
+            largest = max(largest, live)
+        return largest
+
     cdef int place(self, BoundShape bound) except -1:
         """Offsets of the planned buffers."""
-        cdef int i, buffers = <int> self.planned.size()
-        cdef int calls = 0 if self.scratch is None else self.scratch.count()
-        cdef int count = buffers + calls
+        cdef int i, count = self.buffers()
         cdef vector[int64_t] sizes
         sizes.resize(max(count, 1))
         bound.offsets.resize(max(count, 1))
-        bound.scratch.resize(calls)
-        for i in range(buffers):
-            sizes[i] = bound.nbytes[self.planned[i]]
-        for i in range(calls):
-            bound.scratch[i] = self.scratch.measure(
-                i, bound.sizes.data(), self.start.data(), self.rank.data(), self.dim_orders.data()
-            )
-            sizes[buffers + i] = bound.scratch[i]
+        for i in range(count):
+            sizes[i] = self.bytes_of(bound, i)
+        # What lives across a stop comes first and low, so that it need not move when the rest is planned again.
+        cdef vector[int32_t]* order = &self.crossing if self.in_stages else &self.preferred
         with nogil:
             self.planner.plan(
-                count, sizes.data(), self.first.data(), self.last.data(), self.preferred.data(),
-                <int> self.preferred.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
+                count, sizes.data(), self.first.data(), self.last.data(), order.data(), <int> order.size(),
+                bound.offsets.data(), &bound.peak, &bound.lower_bound,
             )
         return 0
 
@@ -212,15 +297,58 @@ cdef class ShapeBinder:
         self.scratch = scratch
         return 0
 
-    cdef int place_scratch(self, BoundShape bound, char* base) except -1:
-        """Tell the delegates where their scratch is."""
+    cdef int buffers(self) noexcept:
+        """Number of planned buffers: those of values, then the scratch of each delegate call."""
+        return <int> self.first.size()
+
+    cdef int64_t bytes_of(self, BoundShape bound, int buffer) noexcept:
+        cdef int calls_from = <int> self.planned.size()
+        return bound.nbytes[self.planned[buffer]] if buffer < calls_from else bound.scratch[buffer - calls_from]
+
+    cdef int measure_scratch(self, BoundShape bound, BoundShape before) except -1:
+        """Bytes of scratch that each delegate call needs; as in `before` where its arguments are the same."""
         cdef int i
-        for i in range(<int> bound.scratch.size()):
-            self.scratch.place(
-                i, bound.sizes.data(), self.start.data(), self.rank.data(), self.dim_orders.data(),
-                base + bound.offsets[self.planned.size() + i], bound.scratch[i],
-            )
+        if self.scratch is None:
+            return 0
+        bound.scratch.assign(self.scratch.count(), 0)
+        for i in range(self.scratch.count()):
+            if before is not None and not self.call_changed(bound, before, i):
+                bound.scratch[i] = before.scratch[i]
+            elif self.call_is_ready(bound, i):
+                bound.scratch[i] = self.scratch.measure(
+                    i, bound.sizes.data(), self.start.data(), self.rank.data(), self.dim_orders.data()
+                )
         return 0
+
+    cdef bint call_is_ready(self, BoundShape bound, int call) noexcept:
+        cdef int i, slot
+        for i in range(self.scratch.start[call], self.scratch.start[call + 1]):
+            slot = self.scratch.slots[i]
+            if slot >= 0 and bound.ready[slot] == UNKNOWN:
+                return False
+        return True
+
+    cdef bint call_changed(self, BoundShape bound, BoundShape before, int call) noexcept:
+        cdef int i, k, slot
+        for i in range(self.scratch.start[call], self.scratch.start[call + 1]):
+            slot = self.scratch.slots[i]
+            if slot < 0:
+                continue
+            if bound.ready[slot] != before.ready[slot]:
+                return True
+            for k in range(self.start[slot], self.start[slot] + self.rank[slot]):
+                if bound.sizes[k] != before.sizes[k]:
+                    return True
+        return False
+
+    cdef int place_scratch(self, BoundShape bound, int call, char* base) except -1:
+        """Tell a delegate call where its scratch is, once its arguments are known."""
+        if not self.call_is_ready(bound, call):
+            return 0
+        return self.scratch.place(
+            call, bound.sizes.data(), self.start.data(), self.rank.data(), self.dim_orders.data(),
+            base + bound.offsets[self.planned.size() + call], bound.scratch[call],
+        )
 
     cdef BoundShape improved(self, BoundShape bound):
         """Search for a lower peak in the background, from now on; give what has been found so far as a plan of its own.
@@ -230,9 +358,8 @@ cdef class ShapeBinder:
         cdef int i
         cdef BoundShape better
         if bound.search is None:
-            sizes = [bound.nbytes[position] for position in self.planned] + list(bound.scratch)
             bound.search = AnytimePlanner(
-                sizes, list(self.first), list(self.last),
+                [self.bytes_of(bound, i) for i in range(self.buffers())], list(self.first), list(self.last),
                 self.planner.alignment, order=list(self.preferred) or None,
             )
             bound.search.start()
@@ -241,11 +368,12 @@ cdef class ShapeBinder:
             return bound
         better = BoundShape.__new__(BoundShape)
         better.sizes, better.nbytes, better.offsets = bound.sizes, bound.nbytes, bound.offsets
-        better.scratch = bound.scratch
-        for i in range(<int> (self.planned.size() + bound.scratch.size())):
+        for i in range(self.buffers()):
             better.offsets[i] = plan.offsets[i]
         better.peak, better.lower_bound = plan.peak, bound.lower_bound
         better.output_bytes, better.plan_ns, better.search = bound.output_bytes, bound.plan_ns, bound.search
+        better.registers, better.known, better.scratch = bound.registers, bound.known, bound.scratch
+        better.ready, better.run_peak, better.run_bound = bound.ready, plan.peak, bound.run_bound
         return better
 
     def place_name(self, int position, int dim):
@@ -261,14 +389,18 @@ cdef class ShapeBinder:
         opcode = self.section.size_code[register - len(self.section.symbols)][0]
         return "" if opcode == 0 else " (it follows from the other sizes)"
 
-    cdef object sizes_text(self, const int64_t* registers):
+    cdef object sizes_text(self, BoundShape bound):
         """List the symbols with their sizes, to end a message with."""
-        sizes = ", ".join(f"{symbol.name} = {registers[i]}" for i, symbol in enumerate(self.section.symbols))
+        sizes = ", ".join(
+            f"{symbol.name} = {bound.registers[i]}"
+            for i, symbol in enumerate(self.section.symbols)
+            if is_known(bound, i)
+        )
         return f" ({sizes})" if sizes else ""
 
-    cdef object too_large(self, int position, const int64_t* registers):
-        shape = [registers[self.registers[self.start[position] + i]] for i in range(self.rank[position])]
+    cdef object too_large(self, int position, BoundShape bound):
+        shape = [bound.registers[self.registers[self.start[position] + i]] for i in range(self.rank[position])]
         return SizeOverflowError(
             f"value {self.section.values[position].name!r} would have shape {shape}: ExecuTorch's sizes end at "
-            f"2**31 - 1 and bytes at 2**62; use smaller inputs{self.sizes_text(registers)}"
+            f"2**31 - 1 and bytes at 2**62; use smaller inputs{self.sizes_text(bound)}"
         )

@@ -5,6 +5,8 @@ A call reads the caller's tensors in place, finds or makes the plan of their sha
 memory and runs. With the shapes of the call before, only the pointers of inputs and outputs change.
 """
 
+import functools
+import warnings
 from collections import OrderedDict
 
 from libc.stdint cimport int32_t, int64_t
@@ -16,14 +18,26 @@ from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
 from etarena._scratch cimport DelegateScratch
+from etarena._staged_run cimport StagedRun
 
 from .allocator import plan as plan_section
-from .delegates.xnnpack import scratch
 from .allocator.errors import InputError, InputTypeError, PlanError, SizeOverflowError
+from .delegates.xnnpack import scratch
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
 
 Kind = plan_section.Kind
+UINT8 = 0   # ExecuTorch's dtype code
 XNNPACK = "XnnpackBackend"
+LOADED_BEFORE = (
+    "executorch.runtime was imported before etarena: XNNPACK keeps its scratch memory outside the arena. "
+    "Import etarena first"
+)
+
+
+@functools.cache
+def warn_once():
+    """Say once a process that XNNPACK cannot be planned."""
+    warnings.warn(LOADED_BEFORE, stacklevel=3)
 
 
 cdef class PlannedMethod:
@@ -74,6 +88,8 @@ cdef class PlannedMethod:
     def _scratch_users(self, runtimes):
         """Say by delegate index which of the runtimes just made belongs to it: they are made in that order."""
         indices = sorted({delegate.index for delegate in self.section.delegates if delegate.id == XNNPACK})
+        if indices and not scratch.is_active():
+            warn_once()
         return dict(zip(indices, runtimes)) if len(indices) == len(runtimes) else {}
 
     cdef int attach(self) except -1:
@@ -103,6 +119,11 @@ cdef class PlannedMethod:
             self.fixed[state.value], self.fixed_bytes[state.value] = <char*> <size_t> block.address, block.nbytes
             self.state_bytes += block.nbytes
         self.native.mark_inputs_set()
+        self.stages = None
+        if self.binder.in_stages:
+            self.stages = StagedRun(
+                self.binder, self.native, self.writer, self.arena, self.labels, self.cache_limit // 2
+            )
         self.current = None
         self.failed = False
         return 0
@@ -158,7 +179,7 @@ cdef class PlannedMethod:
             self.point_inputs()
             self.writer.point(bound, self.native, self.reader.held)
             try:
-                self.native.run(self.labels)
+                bound = self.run(bound)
             except BaseException:
                 self.failed = True   # tensors may be resized, loop counters and delegates half-way: load it all anew
                 raise
@@ -170,6 +191,25 @@ cdef class PlannedMethod:
             self.writer.drop()
             self.reader.forget()
             self.arena.leave()
+
+    cdef BoundShape run(self, BoundShape bound):
+        """Run with everything bound; gives the last stage."""
+        cdef BoundShape last
+        cdef size_t kept
+        if self.stages is None:
+            self.native.run(self.labels)
+            self.last_plan_ns = 0 if self.last_cached else bound.plan_ns
+            return bound
+        kept = bound.tree_bytes
+        self.current = None
+        last = self.stages.run(bound, self.addresses)
+        if last is bound:
+            self.current = bound
+        self.last_plan_ns = self.stages.plan_ns + (0 if self.last_cached else bound.plan_ns)
+        self.last_cached = self.last_plan_ns == 0
+        self.cached_bytes += bound.tree_bytes - kept
+        self.keep_within_limit()
+        return last
 
     def __call__(self, *args, **kwargs):
         """Run the method on positional inputs and inputs by name; nested lists, tuples and dicts are flattened."""
@@ -190,7 +230,7 @@ cdef class PlannedMethod:
 
     cdef BoundShape choose_plan(self):
         """Find the plan of the inputs just read: the current one, one from the cache, or a new one."""
-        cdef BoundShape bound, oldest
+        cdef BoundShape bound
         cdef size_t nbytes = self.binder.key_length * sizeof(int64_t)
         self.last_cached = True
         if self.current is not None and memcmp(self.reader.key.data(), self.current_key.data(), nbytes) == 0:
@@ -204,15 +244,21 @@ cdef class PlannedMethod:
         bound = self.binder.bind(self.reader.key.data())
         self.cache[key] = bound
         self.cached_bytes += bound.footprint()
+        self.keep_within_limit()
+        return bound
+
+    cdef int keep_within_limit(self) except -1:
+        """Drop the plans that were not used for the longest time."""
+        cdef BoundShape oldest
         while self.cached_bytes > self.cache_limit and len(self.cache) > 1:
             oldest = <BoundShape> self.cache.popitem(last=False)[1]
             self.cached_bytes -= oldest.footprint()
-        return bound
+        return 0
 
     cdef BoundShape better_plan(self, BoundShape bound):
         """The plan that a background search found for the inputs just read, or the one there is."""
         cdef BoundShape better
-        if bound.peak <= bound.lower_bound:
+        if bound.peak <= bound.lower_bound or self.stages is not None:
             return bound
         better = self.binder.improved(bound)
         if better is not bound:
@@ -237,7 +283,8 @@ cdef class PlannedMethod:
         for position in range(<int> self.addresses.size()):
             self.addresses[position] = self.addresses[self.binder.storage[position]]
         self.native.rebind(bound.sizes.data(), self.addresses.data())
-        self.binder.place_scratch(bound, base)
+        for i in range(<int> bound.scratch.size()):
+            self.binder.place_scratch(bound, i, base)
         self.current = bound
         self.current_key = self.reader.key
         return 0
@@ -325,6 +372,15 @@ cdef class PlannedMethod:
                     value.definition,
                 )
             )
+        for i in range(<int> self.binder.planned.size(), self.binder.buffers()):
+            nbytes = self.binder.bytes_of(bound, i)
+            label = self.labels[self.binder.first[i]]
+            buffers.append(
+                PlannedBuffer(
+                    f"scratch of {label} at {self.binder.first[i]}", bound.offsets[i], nbytes, self.binder.first[i],
+                    self.binder.last[i], UINT8, (nbytes,), label,
+                )
+            )
         return MemoryPlan(
             self.name, shapes, bound.peak, bound.lower_bound, bound.output_bytes, self.state_bytes, bound.plan_ns,
             tuple(buffers), self.labels,
@@ -336,9 +392,9 @@ cdef class PlannedMethod:
         if self.last_bound is None:
             return None
         return RunStats(
-            self.last_bound.peak, self.last_bound.lower_bound, self.last_bound.output_bytes, self.state_bytes,
-            max(self.last_bound.scratch, default=0), self.binder.scratch.outside, 0 if self.last_cached else self.last_bound.plan_ns, bool(self.last_cached), 1,
-            tuple(self.last_copies),
+            self.last_bound.run_peak, self.last_bound.run_bound, self.last_bound.output_bytes, self.state_bytes,
+            max(self.last_bound.scratch, default=0), self.binder.scratch.outside, self.last_plan_ns,
+            bool(self.last_cached), self.last_bound.stage + 1, tuple(self.last_copies), self.last_bound.moved_bytes,
         )
 
     @property

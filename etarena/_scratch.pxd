@@ -10,7 +10,7 @@ cdef class DelegateScratch:
     cdef list users                       # ScratchUser of each call of a delegate that is planned
     cdef readonly tuple outside           # backends that keep scratch of their own
     cdef vector[int32_t] instruction      # of each call
-    cdef vector[int32_t] start            # of each call: where its arguments begin in the flat list; one more at the end
+    cdef vector[int32_t] start            # of each call: where its arguments begin; one more at the end
     cdef vector[int32_t] slots            # flat: position among the section's values; -1 - i: the i-th fixed shape
     cdef vector[int32_t] fixed_start      # of each fixed shape; one more at the end
     cdef vector[int32_t] fixed_sizes

@@ -44,16 +44,8 @@ def load_libraries() -> None:
             f"run 'pip install executorch=={SUPPORTED_EXECUTORCH}'"
         )
     folder = Path(next(iter(spec.submodule_search_locations))) / "lib"
-    _interpose_xnnpack()
     for name in _LIBRARIES:
         try:
             ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             raise Error(f"cannot load {name} of the executorch wheel: {error}") from error
-
-
-def _interpose_xnnpack() -> None:
-    """Show the process our functions before those of XNNPACK, whose library then finds ours first."""
-    from .delegates.xnnpack import scratch_library
-
-    ctypes.CDLL(scratch_library(), mode=ctypes.RTLD_GLOBAL)

@@ -46,12 +46,9 @@ def emitting_loops() -> Iterator[None]:
         _Emitter._emit_control_flow, _Emitter.output = original
 
 
-def _emit_control_flow(emitter: _Emitter, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Value]:
-    if any(kwargs.values()):
-        raise ExportError(
-            f"the body of {emitter.node.name!r} changes a tensor of the model in place; carry it through the loop and "
-            "write it back afterwards"
-        )
+def _emit_control_flow(
+    emitter: _Emitter, target: Any, args: tuple[Any, ...], _kwargs: Mapping[str, Any]
+) -> list[Value]:
     results = [
         _result(emitter, *pair) for pair in zip(emitter.node.meta["spec"], emitter.node.meta["val"], strict=True)
     ]
@@ -87,7 +84,9 @@ def _result(emitter: _Emitter, spec: object, traced: object) -> Value:
 def _values(emitter: _Emitter, arguments: Iterable[Any]) -> list[Value]:
     """Arguments as emitted values: numbers get one."""
     return [
-        argument if isinstance(argument, Value) else emitter._emit_evalue(emitter._constant_to_evalue(argument, None))
+        argument
+        if isinstance(argument, _AbstractValue)
+        else emitter._emit_evalue(emitter._constant_to_evalue(argument, None))
         for argument in arguments
     ]
 

@@ -11,19 +11,23 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from .allocator import plan
 from .allocator.errors import ExportError
-from .body_results import CopySharedResults
+from .body_results import CopySharedResults, PassOperands
 from .capture import Capture
 from .conditions import conditions_of, limits_of
 from .constants import fold_permuted_constants
+from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
-from .retrace import keeping_symbols
+from .retrace import decomposed_bodies, keeping_symbols
 from .section import build_section
 from .traced import input_sizes
+from .unbacked import OutVariants, RecordAsserts
 from .unplanned import LeaveUnplanned, NamedSizes, PlaceholderShapes
 
 __all__ = ["lower"]
+
+ANY_NUMBER = (-(2**63), 2**63 - 1)
 
 
 def lower(
@@ -52,7 +56,10 @@ def _lower(
 ) -> tuple[bytes, dict[str, plan.Method]]:
     conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
     edge = to_edge_transform_and_lower(
-        {name: capture.program for name, capture in captures.items()},
+        {
+            name: decomposed_bodies(capture.program) if partitioners[name] else capture.program
+            for name, capture in captures.items()
+        },
         partitioner=dict(partitioners),
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
@@ -61,7 +68,8 @@ def _lower(
         fold_permuted_constants(edge.exported_program(name), states)
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
-        passes=[ReplaceMissingKernels(), MatchDimOrders(), CopySharedResults()],
+        passes=[ReplaceMissingKernels(), MatchDimOrders(), PassOperands(), CopySharedResults(), RecordAsserts()],
+        to_out_var_pass=OutVariants(),
         memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states)) for name in captures},
         sym_shape_eval_pass=dict.fromkeys(captures, PlaceholderShapes()),
         emit_mutable_buffer_names=True,
@@ -75,7 +83,10 @@ def _lower(
         lowered = manager.exported_program(emitted.name)
         _check_symbols_survived(capture, lowered, emitted.name)
         conditions[emitted.name].update(conditions_of(lowered, capture.ranges))  # lowering may have asked for more
-        kept, capture.ranges = limits_of(conditions[emitted.name], capture.ranges)
+        told = renamed_conditions(lowered.graph_module)
+        conditions[emitted.name].update(told)
+        ranges = {**dict.fromkeys(told_symbols(told), ANY_NUMBER), **capture.ranges}
+        kept, capture.ranges = limits_of(conditions[emitted.name], ranges)
         sections[emitted.name] = build_section(emitted, lowered, capture, sizes[emitted.name], kept, states)
     return finished_file(manager, config, sections), sections
 

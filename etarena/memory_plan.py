@@ -96,10 +96,9 @@ class RunStats:
     state_bytes
         Bytes of the mutable buffers.
     delegate_scratch_bytes
-        Scratch memory of delegates inside the arena. 0 today: XNNPACK keeps its workspace in memory of its own, which
-        ``scratch_outside_arena`` says.
+        Largest scratch memory of one call of a delegate, which is a buffer of the plan.
     scratch_outside_arena
-        Backends of the method that keep scratch memory outside the arena.
+        Backends of the method that keep scratch memory of their own, outside the arena.
     plan_ns
         Nanoseconds spent planning for this run; 0 when the plan was there already.
     plan_cached
@@ -108,6 +107,8 @@ class RunStats:
         Number of times the run was planned; 1 without data-dependent sizes.
     copies
         Every copy of tensor data that was made, with its cause.
+    moved_bytes
+        Bytes of activations that changed places inside the arena when the run was planned again.
     """
 
     arena_bytes: int
@@ -120,6 +121,7 @@ class RunStats:
     plan_cached: bool
     stages: int
     copies: tuple[Copy, ...] = field(default=())
+    moved_bytes: int = 0
 
     @property
     def bytes_copied(self) -> int:

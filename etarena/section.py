@@ -13,12 +13,15 @@ from torch.export.graph_signature import OutputKind
 from .allocator import plan
 from .allocator.errors import ExportError
 from .capture import Capture
+from .conditions import upper_bounds
+from .discoveries import TellingNodes, Told
 from .dtypes import ITEM_BYTES
 from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
 from .order import example_sizes, preferred_order
 from .symbols import InputSize, Registers, bind_symbols, name_symbols
 from .traced import Size, expression, user_input_names
+from .unbacked import is_unbacked
 from .unplanned import NamedSizes
 
 __all__ = ["build_section"]
@@ -37,11 +40,22 @@ class _Emitted:
     tensors: dict[int, Tensor]
     buffers: dict[int, str]
     constants: dict[int, str]
+    telling: TellingNodes
 
     def expressions(self, index: int) -> list[Size]:
         """Sizes of a tensor with symbols."""
         numbers = list(self.tensors[index].sizes)
-        return numbers if index in self.constants else self.sizes.tensors.get(self.name(index), numbers)
+        sizes = numbers if index in self.constants else self.sizes.tensors.get(self.name(index), numbers)
+        return [self.current(size) for size in sizes]
+
+    def current(self, size: Size) -> Size:
+        """A size in terms of the symbols that the section has."""
+        return size if isinstance(size, int) else size.xreplace(self.telling.replaced)
+
+    def conditions(self, conditions: Mapping[sympy.Basic, str]) -> list[tuple[sympy.Basic, str]]:
+        """Conditions in terms of these symbols, and that what is told agrees with what is known already."""
+        equal = [(sympy.Eq(symbol, size, evaluate=False), text) for symbol, size, text in self.telling.equal]
+        return [(expr.xreplace(self.telling.replaced), text) for expr, text in [*conditions.items(), *equal]]
 
     def name(self, index: int) -> str:
         """Name of a tensor: its graph node, its mutable buffer, or its constant."""
@@ -84,10 +98,12 @@ def build_section(
     method = _read(emitted, program, sizes, states)
     outputs = [index for index in emitted.outputs if index in method.tensors]
     fixed = {*emitted.inputs, *method.buffers, *method.constants} & set(method.tensors)
+    method.telling.read(upper_bounds(conditions, capture.ranges))
     lifetimes = _analyse(method, outputs, fixed)
-    listed = _listed(method, lifetimes, outputs, fixed)
+    told = method.telling.found
+    listed = _listed(method, lifetimes, outputs, fixed, {entry.value for entry in told if entry.value >= 0})
 
-    symbols = _symbols(method, listed)
+    symbols = _symbols(method, listed, conditions, capture.ranges)
     registers = Registers(symbols)
     input_sizes = _input_sizes(method)
     results = _result_nodes(program)
@@ -99,7 +115,10 @@ def build_section(
         size = _size_result(node, known)
         if size is not None:
             registers.want(size)
-    kept = [(expr, text) for expr, text in conditions.items() if expr.free_symbols <= known]
+    kept = [(expr, text) for expr, text in method.conditions(conditions) if expr.free_symbols <= known]
+    told = [entry for entry in told if entry.symbol in known]
+    for entry in told:
+        registers.want(0 if entry.upper is None else method.current(entry.upper))
     for expr, _ in kept:
         registers.want(expr)
     registers.compile()
@@ -114,7 +133,7 @@ def build_section(
             plan.Symbol(name, *capture.ranges.get(symbol, (0, INT64_MAX)))
             for symbol, name in zip(symbols, names, strict=True)
         ],
-        bindings=bind_symbols(symbols, input_sizes),
+        bindings=bind_symbols(symbols, input_sizes, {entry.symbol for entry in told}),
         size_code=registers.code,
         guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in kept],
         values=[_describe(method, index, lifetimes, position, outputs, registers) for index in listed],
@@ -126,6 +145,7 @@ def build_section(
             if index in position
         ],
         delegates=_delegates(emitted),
+        discoveries=[_discovery(entry, position, symbols, registers, method) for entry in told],
     )
     examples = example_sizes(capture.program, symbols)
     if examples is not None:
@@ -160,7 +180,13 @@ def _read(
         for index, tensor in tensors.items()
         if tensor.data_buffer_idx > 0 and index not in buffers
     }
-    return _Emitted(emitted, program, sizes, read_steps(emitted), tensors, buffers, constants)
+    named = {
+        tensor.extra_tensor_info.fully_qualified_name: index
+        for index, tensor in tensors.items()
+        if tensor.extra_tensor_info is not None and tensor.extra_tensor_info.fully_qualified_name
+    }
+    telling = TellingNodes(emitted, program.graph_module, named)
+    return _Emitted(emitted, program, sizes, read_steps(emitted), tensors, buffers, constants, telling)
 
 
 def _analyse(method: _Emitted, outputs: list[int], fixed: set[int]) -> Lifetimes:
@@ -174,21 +200,56 @@ def _analyse(method: _Emitted, outputs: list[int], fixed: set[int]) -> Lifetimes
         ) from error
 
 
-def _listed(method: _Emitted, lifetimes: Lifetimes, outputs: list[int], fixed: set[int]) -> list[int]:
+def _discovery(
+    told: Told, position: Mapping[int, int], symbols: list[sympy.Symbol], registers: Registers, method: _Emitted
+) -> plan.Discovery:
+    assert told.symbol is not None
+    return plan.Discovery(
+        symbol=symbols.index(told.symbol),
+        teller=told.teller,
+        instruction=told.instruction,
+        value=position[told.value] if told.value >= 0 else -1,
+        index=told.index,
+        dim=told.dim,
+        upper=-1 if told.upper is None else registers[method.current(told.upper)],
+        scale=told.scale,
+        offset=told.offset,
+        origin=told.origin,
+    )
+
+
+def _is_size(value: object) -> bool:
+    """Whether a result is an int that the sizes of inputs determine, or that never changes."""
+    return isinstance(value, int | torch.SymInt) and not isinstance(value, bool) and not is_unbacked(value)
+
+
+def _listed(
+    method: _Emitted, lifetimes: Lifetimes, outputs: list[int], fixed: set[int], counted: set[int]
+) -> list[int]:
     """Tensors the section describes: all that need memory at run time, and the constants that these or outputs show."""
     needed = {index for index in method.tensors if lifetimes.owner[index] in lifetimes.life or index in fixed}
-    varying = {index for index in needed if index not in method.constants} | set(outputs)
+    varying = {index for index in needed if index not in method.constants} | set(outputs) | counted
     shown = varying | {lifetimes.owner[index] for index in varying}
     return sorted(shown)
 
 
-def _symbols(method: _Emitted, listed: list[int]) -> list[sympy.Symbol]:
+def _symbols(
+    method: _Emitted,
+    listed: list[int],
+    conditions: Mapping[sympy.Basic, str],
+    ranges: Mapping[sympy.Symbol, tuple[int, int]],
+) -> list[sympy.Symbol]:
+    """Symbols of inputs and of planned values, and those that data tells where a condition restricts them."""
     found: dict[sympy.Symbol, None] = {}
     for entry in _input_sizes(method):
         found.update((symbol, None) for symbol in sorted(getattr(entry.size, "free_symbols", ()), key=str))
     for index in listed:
         for size in method.expressions(index):
             found.update((symbol, None) for symbol in sorted(getattr(size, "free_symbols", ()), key=str))
+    needed = set(ranges).union(*(expr.free_symbols for expr, _ in method.conditions(conditions)))
+    for told in method.telling.found:
+        needed |= set() if told.upper is None else sympy.sympify(method.current(told.upper)).free_symbols
+    found.update((told.symbol, None) for told in method.telling.found if told.symbol in needed)
     return list(found)
 
 

@@ -1,11 +1,11 @@
 // XNNPACK's scratch at addresses of ours, with the stock backend of the executorch wheel.
 //
-// Loaded with RTLD_GLOBAL before the XNNPACK library, whose calls between its own parts go through its procedure linkage
-// table: the functions defined here win. Each runtime made while a method loads gets a workspace object of its own. It
-// claims to be as large as the place it was given, so XNNPACK neither allocates nor clears nor moves one. What a shape
-// needs is learned by refusing the allocation that XNNPACK then asks for. XNNPACK lets sizes only grow from reshape to
-// reshape, so those of inner values are set to 0 before each: scratch follows the shape. Runtimes that others make are
-// left alone.
+// Loaded with RTLD_GLOBAL before the XNNPACK library, whose calls between its own parts go through its procedure
+// linkage table: the functions defined here win. Each runtime made while a method loads gets a workspace object of its
+// own. It claims to be as large as the place it was given, so XNNPACK neither allocates nor clears nor moves one. What
+// a shape needs is learned by refusing the allocation that XNNPACK then asks for. XNNPACK lets sizes only grow from
+// reshape to reshape, so those of inner values are set to 0 before each: scratch follows the shape. Runtimes that
+// others make are left alone.
 //
 // Only the workspace is scratch: operators keep other memory from reshape to reshape, which stays with malloc.
 
@@ -342,5 +342,6 @@ INTERPOSED int xnn_reshape_runtime(void* runtime) {
 }
 
 INTERPOSED int xnn_plan_memory(void* runtime) {
-  return find(runtime) == nullptr ? real_plan(runtime) : static_cast<int>(kSuccess);  // plan() does it after the reshape
+  return find(runtime) == nullptr ? real_plan(runtime)
+                                  : static_cast<int>(kSuccess);  // plan() does it after the reshape
 }

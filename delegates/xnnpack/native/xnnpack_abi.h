@@ -1,6 +1,6 @@
-/* The part of XNNPACK's public interface that is interposed, from xnnpack.h of the version in the executorch 1.5.1 wheel
- * (commit 92a7ad50), and the layout of three of its objects, from subgraph.h there. Objects are checked against what is
- * known of them before anything is written: see is_understood(). */
+/* The part of XNNPACK's public interface that is interposed, from xnnpack.h of the version in the executorch 1.5.1
+ * wheel (commit 92a7ad50), and the layout of three of its objects, from subgraph.h there. Objects are checked against
+ * what is known of them before anything is written: see is_understood(). */
 #pragma once
 
 #include <cstddef>
