@@ -33,7 +33,6 @@ cdef class PlannedMethod:
     cdef vector[char*] fixed              # of states and constants; NULL for everything else
     cdef vector[int64_t] fixed_bytes      # how much memory is there
     cdef tuple labels
-    cdef tuple scratch_outside
     cdef int64_t state_bytes
     cdef BoundShape last_bound
     cdef bint last_cached

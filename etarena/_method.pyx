@@ -5,6 +5,8 @@ A call reads the caller's tensors in place, finds or makes the plan of their sha
 memory and runs. With the shapes of the call before, only the pointers of inputs and outputs change.
 """
 
+import functools
+import warnings
 from collections import OrderedDict
 
 from libc.stdint cimport int32_t, int64_t
@@ -15,13 +17,27 @@ from etarena._binding cimport UNKNOWN, BoundShape, ShapeBinder
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
+from etarena._scratch cimport DelegateScratch
 from etarena._staged_run cimport StagedRun
 
 from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError, SizeOverflowError
+from .delegates.xnnpack import scratch
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
 
 Kind = plan_section.Kind
+UINT8 = 0   # ExecuTorch's dtype code
+XNNPACK = "XnnpackBackend"
+LOADED_BEFORE = (
+    "executorch.runtime was imported before etarena: XNNPACK keeps its scratch memory outside the arena. "
+    "Import etarena first"
+)
+
+
+@functools.cache
+def warn_once():
+    """Say once a process that XNNPACK cannot be planned."""
+    warnings.warn(LOADED_BEFORE, stacklevel=3)
 
 
 cdef class PlannedMethod:
@@ -48,7 +64,11 @@ cdef class PlannedMethod:
 
     cdef int load(self) except -1:
         """Load the native method and check that it is the one its plan section describes."""
-        self.native = NativeMethod(self.program.native, self.name, [])
+        scratch.begin_capture()
+        try:
+            self.native = NativeMethod(self.program.native, self.name, [])
+        finally:
+            runtimes = scratch.end_capture()
         if self.native.payload is None:
             raise PlanError(f"method {self.name!r} carries no plan section")
         self.section = section = plan_section.decode(self.native.payload)
@@ -62,8 +82,15 @@ cdef class PlannedMethod:
         self.reader = InputReader(section, self.binder)
         self.writer = OutputWriter(section, self.binder, self.arena)
         self.labels = tuple(section.labels)
-        self.scratch_outside = tuple(sorted({delegate.id for delegate in section.delegates}))
+        self.binder.use_scratch(DelegateScratch(section, self.native, self._scratch_users(runtimes)))
         return self.attach()
+
+    def _scratch_users(self, runtimes):
+        """Say by delegate index which of the runtimes just made belongs to it: they are made in that order."""
+        indices = sorted({delegate.index for delegate in self.section.delegates if delegate.id == XNNPACK})
+        if indices and not scratch.is_active():
+            warn_once()
+        return dict(zip(indices, runtimes)) if len(indices) == len(runtimes) else {}
 
     cdef int attach(self) except -1:
         """Take hold of the native tensors and of the memory that does not change from run to run."""
@@ -256,6 +283,8 @@ cdef class PlannedMethod:
         for position in range(<int> self.addresses.size()):
             self.addresses[position] = self.addresses[self.binder.storage[position]]
         self.native.rebind(bound.sizes.data(), self.addresses.data())
+        for i in range(<int> bound.scratch.size()):
+            self.binder.place_scratch(bound, i, base)
         self.current = bound
         self.current_key = self.reader.key
         return 0
@@ -360,6 +389,15 @@ cdef class PlannedMethod:
                     value.definition,
                 )
             )
+        for i in range(<int> self.binder.planned.size(), self.binder.buffers()):
+            nbytes = self.binder.bytes_of(bound, i)
+            label = self.labels[self.binder.first[i]]
+            buffers.append(
+                PlannedBuffer(
+                    f"scratch of {label} at {self.binder.first[i]}", bound.offsets[i], nbytes, self.binder.first[i],
+                    self.binder.last[i], UINT8, (nbytes,), label,
+                )
+            )
         return MemoryPlan(
             self.name, shapes, bound.run_peak, bound.run_bound, bound.output_bytes, self.state_bytes, bound.plan_ns,
             tuple(buffers), self.labels,
@@ -371,9 +409,9 @@ cdef class PlannedMethod:
         if self.last_bound is None:
             return None
         return RunStats(
-            self.last_bound.run_peak, self.last_bound.run_bound, self.last_bound.output_bytes, self.state_bytes, 0,
-            self.scratch_outside, self.last_plan_ns, bool(self.last_cached), self.last_bound.stage + 1,
-            tuple(self.last_copies), self.last_bound.moved_bytes,
+            self.last_bound.run_peak, self.last_bound.run_bound, self.last_bound.output_bytes, self.state_bytes,
+            max(self.last_bound.scratch, default=0), self.binder.scratch.outside, self.last_plan_ns,
+            bool(self.last_cached), self.last_bound.stage + 1, tuple(self.last_copies), self.last_bound.moved_bytes,
         )
 
     @property
