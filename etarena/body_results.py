@@ -1,4 +1,4 @@
-"""What control flow takes and gives: operands as they are, results in memory of their own where they would share some."""
+"""What control flow takes and gives: operands as they are, results in memory of their own."""
 
 from collections.abc import Callable
 
@@ -79,7 +79,7 @@ def refuse_writing_bodies(graph_module: GraphModule, origin: str = "") -> None:
                 if argument.is_write and _first_source(value).op == "placeholder":
                     raise ExportError(
                         f"the body of {origin!r} changes a tensor from outside in place ({node.target}); return the "
-                        "new value from the body and assign it outside: carry it through a loop, return it from a branch"
+                        "new value from the body instead: carry it through a loop, return it from a branch"
                     )
         if node.target in CONTROL_FLOW:
             for body in node.args:

@@ -15,6 +15,7 @@ from .allocator.errors import ExportError
 from .body_results import refuse_writing_bodies
 from .decompositions import decompose_missing_kernels
 from .oblivious import size_oblivious_tracing
+from .told_decompositions import with_told_kernels
 from .traced import Size, input_sizes, user_input_names
 from .unbacked import data_dependent_tracing, is_unbacked
 
@@ -60,9 +61,9 @@ def capture_model(
     try:
         with size_oblivious_tracing(), data_dependent_tracing(), torch.no_grad():  # loops with an int have no gradients
             program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
-            program = decompose_missing_kernels(program)
     except Exception as error:
         raise ExportError(f"torch.export failed for {type(model).__name__}: {first_lines(error)}") from error
+    program = _with_kernels(program)
     names = _dim_names(model, args, kwargs, dynamic_shapes, program)
     return _capture(program, names, least=0)
 
@@ -73,9 +74,17 @@ def capture_program(program: ExportedProgram) -> Capture:
     There, torch usually assumed sizes of at least 2 and says so in the range. Like torch itself, this does not refuse 0
     and 1 then: only a minimum above 2 is a limit.
     """
-    with size_oblivious_tracing():
-        program = decompose_missing_kernels(program)
-    return _capture(program, {}, least=2)
+    return _capture(_with_kernels(program), {}, least=2)
+
+
+def _with_kernels(program: ExportedProgram) -> ExportedProgram:
+    try:
+        with size_oblivious_tracing(), data_dependent_tracing():
+            return with_told_kernels(decompose_missing_kernels(program))
+    except ExportError:
+        raise
+    except Exception as error:
+        raise ExportError(f"an operator without a kernel cannot be replaced: {first_lines(error)}") from error
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:

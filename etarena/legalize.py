@@ -49,7 +49,7 @@ class ReplaceMissingKernels(PassBase):
             count = value.shape[dim]
         else:
             with node.graph.inserting_before(node):
-                count = node.graph.call_function(torch.ops.aten.sym_size.int, (source, dim))
+                count = node.graph.call_function(torch.ops.aten.sym_size.int, (source, dim % value.dim()))
             count.meta["val"] = value.shape[dim]
         node.target = exir_ops.edge.aten.topk.default
         node.args = (source, count, dim, descending, True)

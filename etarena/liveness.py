@@ -114,6 +114,7 @@ def analyse(
     tensors: Mapping[int, Hashable],
     outputs: Collection[int] = (),
     fixed: Collection[int] = (),
+    stops: Collection[int] = (),
 ) -> Lifetimes:
     """Find which values share memory, and when each storage is alive.
 
@@ -128,6 +129,9 @@ def analyse(
         Tensors that the method returns: alive to the end.
     fixed : collection of int
         Tensors whose memory exists outside the method (inputs, constants, mutable buffers).
+    stops : collection of int
+        Instructions at which memory is planned anew. What a loop around one touches lives through all of the loop: in
+        its next round, the loop comes back to what lies before the stop, in memory that was planned at it.
 
     Returns
     -------
@@ -146,6 +150,7 @@ def analyse(
     _spread_uses(reaching, storages)
     life = _lives(storages, len(steps), outputs)
     _extend_over_loops(steps, storages, life, outputs)
+    _extend_over_stops(_loops(steps), storages, life, stops)
     definition = {root: min(touched) for root, touched in storages.touched.items() if touched}
     return Lifetimes({value: storages.root(value) for value in tensors}, life, definition)
 
@@ -230,7 +235,7 @@ def _extend_over_loops(
     steps: Sequence[Step], storages: _Storages, life: dict[int, tuple[int, int]], outputs: Collection[int]
 ) -> None:
     """Extend the life of what a loop touches to where its contents may be read in another round or after the loop."""
-    loops = [(step.target, end) for end, step in enumerate(steps) if step.target is not None and step.target <= end]
+    loops = _loops(steps)
     if not loops:
         return
     inside = {position for start, end in loops for position in range(start, end + 1)}
@@ -249,3 +254,23 @@ def _overwritten(step: Step, storages: _Storages) -> set[int]:
     """Storages that an instruction overwrites without reading them."""
     read = {storages.root(value) for value in step.uses if value not in step.writes}
     return {storages.root(value) for value in step.writes} - read
+
+
+def _extend_over_stops(
+    loops: list[tuple[int, int]], storages: _Storages, life: dict[int, tuple[int, int]], stops: Collection[int]
+) -> None:
+    stopping = [(start, end) for start, end in loops if any(start <= stop <= end for stop in stops)]
+    changed = True
+    while changed:
+        changed = False
+        for start, end in stopping:
+            for root, (first, last) in life.items():
+                if first <= end and last > start and any(start <= at <= end for at in storages.touched[root]):
+                    extended = (min(first, start), max(last, end + 1))
+                    changed |= extended != (first, last)
+                    life[root] = extended
+
+
+def _loops(steps: Sequence[Step]) -> list[tuple[int, int]]:
+    """First and last instruction of every loop: where a jump leads back to, and the jump."""
+    return [(step.target, end) for end, step in enumerate(steps) if step.target is not None and step.target <= end]

@@ -17,9 +17,10 @@ from .conditions import conditions_of, limits_of
 from .constants import fold_permuted_constants
 from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
+from .kernels import check_kernels
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
-from .retrace import decomposed_bodies, keeping_symbols
+from .retrace import decomposed_bodies, keeping_symbols, separate_operands
 from .section import build_section
 from .traced import input_sizes
 from .unbacked import OutVariants, RecordAsserts
@@ -54,6 +55,8 @@ def lower(
 def _lower(
     captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]]
 ) -> tuple[bytes, dict[str, plan.Method]]:
+    for capture in captures.values():
+        separate_operands(capture.program)
     conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
     edge = to_edge_transform_and_lower(
         {
@@ -79,6 +82,7 @@ def _lower(
     _drop_allocations(program)
     sections = {}
     for emitted in program.execution_plan:
+        check_kernels(emitted)
         capture = captures[emitted.name]
         lowered = manager.exported_program(emitted.name)
         _check_symbols_survived(capture, lowered, emitted.name)

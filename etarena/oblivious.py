@@ -33,6 +33,8 @@ __all__ = ["size_oblivious_tracing"]
 TORCH_ROOT = os.path.dirname(torch.__file__) + os.sep
 # Asks whether position ids must be expanded to the batch, which changes nothing in a batch of 1. Without the answer, no
 # decoder that is called with token ids alone would run a batch of 1.
+STRIDE_ORDER = os.path.join("exir", "tensor.py")
+EXAMPLE_SIZE = 4099
 INDIFFERENT = (os.path.join("transformers", "masking_utils.py"), "_preprocess_mask_arguments")
 
 
@@ -45,6 +47,8 @@ def size_oblivious_tracing() -> Iterator[None]:
     original = ShapeEnv.evaluate_expr
 
     def evaluate_expr(self: ShapeEnv, orig_expr: sympy.Basic, *args: Any, **kwargs: Any) -> sympy.Basic:
+        if _orders_dimensions():
+            orig_expr = _with_example_sizes(orig_expr)
         answer = _more_than_one(orig_expr)
         if (
             answer is not None
@@ -84,17 +88,35 @@ def _more_than_one(expr: sympy.Basic) -> sympy.Basic | None:
     return None
 
 
+def _with_example_sizes(expr: sympy.Basic) -> sympy.Basic:
+    """Replace sizes that data tells by a number: strides of a dense tensor compare alike for all sizes above 1."""
+    return expr.xreplace({symbol: sympy.Integer(EXAMPLE_SIZE) for symbol in free_unbacked_symbols(expr)})
+
+
+def _orders_dimensions() -> bool:
+    """Whether ExecuTorch asks which of two strides is larger, to find the order of a tensor's dimensions."""
+    frame = _asking_frame()
+    names = ("dim_order_from_stride", "__lt__")
+    return frame is not None and frame.f_code.co_name in names and frame.f_code.co_filename.endswith(STRIDE_ORDER)
+
+
 def _about_data(environment: ShapeEnv, expr: sympy.Basic) -> bool:
     """Whether a number or truth value from a tensor is compared, not a size: a condition of the model's own."""
     return any(free_unbacked_symbols(symbol) and symbol not in environment.size_like for symbol in expr.free_symbols)
 
 
-def _is_indifferent() -> bool:
-    """Whether the code that asks, past the machinery of symbols, belongs to torch, or is known to do the same for 1."""
+def _asking_frame() -> "FrameType | None":
+    """The code that asks, past the machinery of symbols."""
     machinery = symbolic_shapes.uninteresting_files() | {__file__}
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in machinery:
         frame = frame.f_back
+    return frame
+
+
+def _is_indifferent() -> bool:
+    """Whether the code that asks, past the machinery of symbols, belongs to torch, or is known to do the same for 1."""
+    frame = _asking_frame()
     if frame is None:
         return False
     file, function = INDIFFERENT

@@ -24,7 +24,7 @@ from .loops import CONTROL_FLOW
 
 from .traced import expression
 
-__all__ = ["decomposed_bodies", "keeping_symbols"]
+__all__ = ["decomposed_bodies", "keeping_symbols", "separate_operands"]
 
 PassBase: TypeAlias = _ExportPassBase | TorchPassBase
 PROXIES = (ProxyValue, TorchProxyValue)
@@ -71,9 +71,31 @@ def decomposed_bodies(program: ExportedProgram) -> ExportedProgram:
     return kept
 
 
+def separate_operands(program: ExportedProgram) -> None:
+    """Copy, in place, what control flow takes twice: torch takes that for a body that returns what it is given."""
+    for module in program.graph_module.modules():
+        for node in list(module.graph.nodes) if isinstance(module, GraphModule) else ():
+            if node.target in CONTROL_FLOW:
+                seen: set[torch.fx.Node] = set()
+                node.args = pytree.tree_map_only(torch.fx.Node, partial(_second_copied, node, seen), node.args)
+        if isinstance(module, GraphModule):
+            module.recompile()
+
+
+def _second_copied(user: torch.fx.Node, seen: set[torch.fx.Node], operand: torch.fx.Node) -> torch.fx.Node:
+    if operand not in seen or not isinstance(operand.meta.get("val"), torch.Tensor):
+        seen.add(operand)
+        return operand
+    return _copy_before(user, operand)
+
+
 def _copied_operand(user: torch.fx.Node, operand: torch.fx.Node) -> torch.fx.Node:
     if operand.op != "placeholder" or not isinstance(operand.meta["val"], torch.Tensor):
         return operand
+    return _copy_before(user, operand)
+
+
+def _copy_before(user: torch.fx.Node, operand: torch.fx.Node) -> torch.fx.Node:
     with user.graph.inserting_before(user):
         copy = user.graph.call_function(torch.ops.aten.clone.default, (operand,))
     copy.meta["val"] = operand.meta["val"]

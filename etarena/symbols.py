@@ -25,7 +25,9 @@ class InputSize:
 def bind_symbols(
     symbols: Sequence[sympy.Symbol], sizes: Iterable[InputSize], told: Collection[sympy.Symbol] = ()
 ) -> list[plan.Binding]:
-    """For every symbol that is not told by data, the simplest input size that determines it: the symbol itself, or ``scale * symbol + offset``.
+    """For every symbol that data does not tell, the simplest input size that determines it.
+
+    That is the symbol itself, or ``scale * symbol + offset``.
 
     Raises
     ------

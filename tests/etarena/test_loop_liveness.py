@@ -1,4 +1,4 @@
-"""Lifetimes around loops: values that every round makes anew, values that are carried, and random programs run both ways."""
+"""Lifetimes around loops: values that every round makes anew, values that are carried, and random programs."""
 
 import itertools
 
@@ -124,7 +124,7 @@ def test_no_life_is_longer_than_some_run_may_need(seed):
 
 
 def needed(steps, value):
-    """Positions that touch a value, or that lie on a way from one that does to one that reads it before any writes it."""
+    """Positions that touch a value, or lie on a way from such a one to a read with no write in between."""
     touches = {position for position, step in enumerate(steps) if value in step.uses}
     reads = {position for position in touches if value not in steps[position].writes}
     after = set().union(*(reachable(steps, following(steps, position), set()) for position in touches))
@@ -157,3 +157,11 @@ def test_the_machine_notices_lives_that_are_too_short(seed):
     found = storages(program)
     machine = Machine(program.steps, found.owner, dict.fromkeys(found.life, 0))
     assert any(machine.run(decisions) for decisions in DECISIONS)
+
+
+def test_around_a_stop_everything_that_a_loop_touches_lives_through_all_of_it():
+    steps = loop(9, [op(1, 2), op(2, 3), op(3, 1)], [op(1, 4)])
+    found = analyse(steps, dict.fromkeys([0, 1, 2, 3, 4, 9], FLOATS), fixed={0}, stops={4}).life
+    assert found[2] == found[3] == (1, 7)
+    assert found[9] == (1, 7)
+    assert found[4] == (7, 8)

@@ -110,6 +110,13 @@ class Layers(nn.Module):
         return torch.relu(self.linear(v) + h)
 
 
+class CarriedAndRead(nn.Module):
+    """The start value is also read by every round."""
+
+    def forward(self, x):
+        return while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, torch.sin(v) + x), (0, x))[1]
+
+
 def rows(*sizes):
     return [tuple(torch.randn(n) for _ in range(count)) for count, n in sizes]
 
@@ -129,6 +136,7 @@ CASES = {
     "loop_in_loop": (LoopInLoop(), rows((1, 500))[0], {"x": {0: DYNAMIC}}, rows((1, 3), (1, 0))),
     "branch_in_loop": (BranchInLoop(), rows((1, 500))[0], {"x": {0: DYNAMIC}}, [(torch.ones(5),), (-torch.ones(2),)]),
     "loop_in_branch": (LoopInBranch(), rows((1, 500))[0], {"x": {0: DYNAMIC}}, [(torch.ones(5),), (-torch.ones(2),)]),
+    "carried_and_read": (CarriedAndRead(), rows((1, 500))[0], {"x": {0: DYNAMIC}}, rows((1, 3), (1, 0))),
     "channels_last": (
         InLayout(),
         (torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),),
