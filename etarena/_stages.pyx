@@ -5,7 +5,7 @@ Buffers that hold something at this point stay where they are; what comes later 
 costs more than a hundredth of the lower bound, and more than the run has needed so far, they may move as well.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from etarena._binding cimport MOVE, RESTORE, SAVE, UNKNOWN, BoundShape, Move, ShapeBinder, now_ns
