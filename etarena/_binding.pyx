@@ -391,11 +391,8 @@ cdef class ShapeBinder:
 
     cdef object sizes_text(self, BoundShape bound):
         """List the symbols with their sizes, to end a message with."""
-        sizes = ", ".join(
-            f"{symbol.name} = {bound.registers[i]}"
-            for i, symbol in enumerate(self.section.symbols)
-            if is_known(bound, i)
-        )
+        names = [symbol.name for symbol in self.section.symbols]
+        sizes = ", ".join(f"{names[i]} = {bound.registers[i]}" for i in range(len(names)) if is_known(bound, i))
         return f" ({sizes})" if sizes else ""
 
     cdef object too_large(self, int position, BoundShape bound):
