@@ -53,7 +53,7 @@ def keeping_symbols() -> Iterator[None]:
 def decomposed_bodies(program: ExportedProgram) -> ExportedProgram:
     """`program` with the bodies of its control flow in core operators.
 
-    Partitioners ask for operators to be kept for them (``linear``) and do not look into bodies, where nobody takes these.
+    Partitioners ask for operators to be kept (``linear``) and do not look into bodies, where nobody takes these.
     They give a parameter with several users a duplicate for each, except where it is an operand of control flow: a copy
     is put in between, which `body_results` takes out again.
     """
