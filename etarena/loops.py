@@ -124,7 +124,7 @@ def _emit_while(
 
 
 def _tell(emitter: _Emitter, carried: Sequence[Value], seen: Sequence[Value], traced: Sequence[Any]) -> None:
-    """Move carried ints to where they are read, in one place, so that sizes that depend on them are known from there."""
+    """Move carried ints to where they are read, in one place, so that sizes may depend on them from there on."""
     for source, target, number in zip(carried, seen, traced, strict=True):
         if source.id != target.id:
             emitter.node.meta.setdefault(COUNTED, []).append((_position(emitter), target.id, number))
@@ -139,7 +139,7 @@ def _emit_rows(
     operands: Sequence[Value],
     results: Sequence[Value],
 ) -> None:
-    """Run `body` on one row of each of `rows` after another; `results` are what is carried, then the stacked results."""
+    """Run `body` row by row; `results` are what is carried, then the stacked results."""
     carried, stacks = results[: len(start)], results[len(start) :]
     zero, one = _values(emitter, [0, 1])
     count, number = _values(emitter, [0, 0])
