@@ -28,7 +28,7 @@ cdef int64_t now_ns() noexcept nogil:
 cdef class BoundShape:
     cdef size_t footprint(self) noexcept:
         """Bytes this object keeps, for the cache's limit."""
-        return 4 * self.sizes.size() + 8 * (self.nbytes.size() + self.offsets.size()) + 256
+        return 4 * self.sizes.size() + 8 * (self.nbytes.size() + self.offsets.size() + self.grown.size()) + 256
 
 
 cdef class ShapeBinder:
@@ -80,9 +80,16 @@ cdef class ShapeBinder:
                 self.key_length += 1
             else:
                 self.key_start.push_back(-1)
+        self.state_start = self.key_length
+        self.grows.assign(len(section.values), -1)
+        for position, state in enumerate(section.states):
+            if state.dim >= 0:
+                self.grows[state.value] = <int> self.growing.size()
+                self.growing.push_back(position)
+                self.key_length += 1
 
     cdef BoundShape bind(self, const int64_t* key):
-        """Plan for one set of input sizes: the dimensions of all tensor inputs and int symbols, one after another.
+        """Plan for one set of sizes: the dimensions of all tensor inputs and int symbols, and the lengths of caches.
 
         Raises
         ------
@@ -96,10 +103,12 @@ cdef class ShapeBinder:
         cdef BoundShape bound = BoundShape.__new__(BoundShape)
         registers.resize(max(self.program.n_registers, 1))
         self.find_symbols(key, registers.data())
+        self.find_lengths(key, registers.data())
         # The program writes all registers, symbols included: give it its own copy of the symbols.
         cdef vector[int64_t] symbols = registers
         self.program.evaluate_into(symbols.data(), registers.data())
         self.check_inputs(key, registers.data())
+        self.check_lengths(key, registers.data())
         self.measure(bound, registers.data())
         self.place(bound)
         bound.plan_ns = now_ns() - begin
@@ -120,6 +129,39 @@ cdef class ShapeBinder:
             if number > symbol.max:
                 raise ShapeError(f"{place} is {size}, but {symbol.name} must be at most {symbol.max} (it is {number})")
             symbols[binding.symbol] = number
+        return 0
+
+    cdef int find_lengths(self, const int64_t* key, int64_t* symbols) except -1:
+        """Symbols that the lengths of growing states tell."""
+        cdef int64_t number, length
+        for discovery in self.section.discoveries:
+            if discovery.teller != plan_section.Teller.STATE_LENGTH:
+                continue
+            state = self.section.states[discovery.value]
+            length = key[self.state_start + self.grows[state.value]]
+            symbol = self.section.symbols[discovery.symbol]
+            number, rest = divmod(length - discovery.offset, discovery.scale)
+            if rest or not symbol.min <= number <= symbol.max:
+                raise ShapeError(
+                    f"state {state.name!r} holds {length} entries, but the model allows {symbol.min} to {symbol.max} "
+                    f"for {symbol.name}" + (f", {discovery.scale} at a time" if discovery.scale > 1 else "")
+                )
+            symbols[discovery.symbol] = number
+        return 0
+
+    cdef int check_lengths(self, const int64_t* key, const int64_t* registers) except -1:
+        """Every growing state must have the length that the method's `past` says."""
+        cdef int i
+        cdef int64_t length, expected
+        for i in range(<int> self.growing.size()):
+            state = self.section.states[self.growing[i]]
+            length = key[self.state_start + i]
+            expected = registers[self.registers[self.start[state.value] + state.dim]]
+            if length != expected:
+                raise ShapeError(
+                    f"state {state.name!r} holds {length} entries in dimension {state.dim}, but past says {expected}: "
+                    "reset or write the states that are not in step"
+                )
         return 0
 
     cdef int check_inputs(self, const int64_t* key, const int64_t* registers) except -1:
@@ -171,8 +213,12 @@ cdef class ShapeBinder:
             bound.nbytes[position] = count
             if self.storage[position] == position and self.kind[position] == OUTPUT:
                 bound.output_bytes += count
+        bound.grown.assign(self.growing.size(), 0)
         for position in range(<int> self.rank.size()):
-            if bound.nbytes[position] > bound.nbytes[self.storage[position]]:
+            i = self.grows[self.storage[position]]
+            if i >= 0:
+                bound.grown[i] = max(bound.grown[i], bound.nbytes[position])
+            elif bound.nbytes[position] > bound.nbytes[self.storage[position]]:
                 raise PlanError(f"values[{position}].storage: the value is larger than the memory it shares")
         return 0
 
@@ -184,11 +230,17 @@ cdef class ShapeBinder:
         bound.offsets.resize(max(count, 1))
         for i in range(count):
             sizes[i] = bound.nbytes[self.planned[i]]
+        if self.last_plan is not None and sizes == self.last_sizes:   # only caches became longer
+            bound.offsets, bound.peak = self.last_plan.offsets, self.last_plan.peak
+            bound.lower_bound = self.last_plan.lower_bound
+            return 0
+        self.last_plan = None
         with nogil:
             self.planner.plan(
                 count, sizes.data(), self.first.data(), self.last.data(), self.preferred.data(),
                 <int> self.preferred.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
             )
+        self.last_plan, self.last_sizes = bound, sizes
         return 0
 
     def place_name(self, int position, int dim):

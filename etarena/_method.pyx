@@ -15,10 +15,12 @@ from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
+from etarena._states cimport StateKeeper
 
 from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError, SizeOverflowError
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
+from .state import States
 
 Kind = plan_section.Kind
 
@@ -84,11 +86,15 @@ cdef class PlannedMethod:
             if value.storage == position and value.kind == Kind.CONSTANT:
                 found = self.native.tensor(value.index)
                 self.fixed[position], self.fixed_bytes[position] = <char*> <size_t> found[4], found[5]
-        self.state_bytes = 0
-        for state in section.states:
-            block = self.program.state_block(section, state)
-            self.fixed[state.value], self.fixed_bytes[state.value] = <char*> <size_t> block.address, block.nbytes
-            self.state_bytes += block.nbytes
+        self.held_states = self.program.states_of(section)
+        self.fixed_state_bytes = 0
+        for state, held in zip(section.states, self.held_states.values()):
+            if held.dim is None:
+                self.fixed[state.value], self.fixed_bytes[state.value] = <char*> <size_t> held.address, held.nbytes
+                self.fixed_state_bytes += held.nbytes
+        growing = [None if held.dim is None else held.memory for held in self.held_states.values()]
+        self.keeper = StateKeeper(section, self.binder, growing)
+        self.state_bytes = self.fixed_state_bytes + self.keeper.nbytes()
         self.native.mark_inputs_set()
         self.current = None
         self.failed = False
@@ -136,13 +142,16 @@ cdef class PlannedMethod:
             if self.failed:
                 self.load()
             self.reader.read(inputs)
+            self.keeper.read_lengths(self.reader.key.data())
             self.writer.check(outputs)
             bound = self.choose_plan()
             self.arena.ensure_activations_nogil(<size_t> bound.peak)
             self.reader.copy_unreadable(bound, self.arena)
+            self.keeper.reserve(bound)
             if bound is not self.current:
                 self.rebind(bound)
             self.point_inputs()
+            self.keeper.place(self.native)
             self.writer.point(bound, self.native, self.reader.held)
             try:
                 self.native.run(self.labels)
@@ -150,7 +159,11 @@ cdef class PlannedMethod:
                 self.failed = True   # tensors may be resized, loop counters and delegates half-way: load it all anew
                 raise
             results = self.writer.collect(self.native, self.reader.copies)
+            self.reader.announce_write_back()
+            self.keeper.commit(bound, self.native, self.reader, self.addresses.data())
             self.reader.write_back()
+            self.state_bytes = self.fixed_state_bytes + self.keeper.nbytes()
+            self.state_bytes_written = self.keeper.written
             self.last_bound, self.last_copies = bound, self.reader.copies
             return results
         finally:
@@ -214,6 +227,7 @@ cdef class PlannedMethod:
         for position in range(<int> self.addresses.size()):
             self.addresses[position] = self.addresses[self.binder.storage[position]]
         self.native.rebind(bound.sizes.data(), self.addresses.data())
+        self.keeper.placed.assign(self.keeper.placed.size(), NULL)
         self.current = bound
         self.current_key = self.reader.key
         return 0
@@ -235,7 +249,7 @@ cdef class PlannedMethod:
         return 0
 
     def plan_for(self, shapes):
-        """Plan without running.
+        """Plan without running, for states as they are now.
 
         Parameters
         ----------
@@ -261,11 +275,12 @@ cdef class PlannedMethod:
             names = ", ".join(entry.name for entry in wanted)
             raise InputError(f"expected {len(wanted)} shapes ({names}), got {len(shapes)}")
         flat = [size for entry, shape in zip(wanted, shapes) for size in self._checked_shape(entry, shape)]
-        key.resize(max(len(flat), 1))
+        key.resize(max(self.binder.key_length, 1))
         for position, size in enumerate(flat):
             key[position] = size
         self.arena.enter()   # the binder's scratch is shared with running calls
         try:
+            self.keeper.read_lengths(key.data())
             bound = self.binder.bind(key.data())
         finally:
             self.arena.leave()
@@ -314,13 +329,18 @@ cdef class PlannedMethod:
         return RunStats(
             self.last_bound.peak, self.last_bound.lower_bound, self.last_bound.output_bytes, self.state_bytes, 0,
             self.scratch_outside, 0 if self.last_cached else self.last_bound.plan_ns, bool(self.last_cached), 1,
-            tuple(self.last_copies),
+            tuple(self.last_copies), self.state_bytes_written,
         )
 
     @property
     def cached_plans(self):
         """Number of plans in the cache."""
         return len(self.cache)
+
+    @property
+    def state(self):
+        """The states of the method by name (States); shared with the program's methods that name the same buffers."""
+        return States(self.arena, self.held_states)
 
     def __reduce__(self):
         """Refuse pickling: a method is memory of this process."""

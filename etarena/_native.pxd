@@ -20,6 +20,9 @@ cdef extern from "plan_backend.h" namespace "etarena" nogil:
         size_t size
     cbool register_plan_backend() noexcept
 
+cdef extern from "kernels.h" namespace "etarena" nogil:
+    cbool register_cache_kernels() noexcept
+
 cdef extern from "method_handle.h" namespace "etarena" nogil:
     cdef cppclass ByteSpan "executorch::runtime::Span<uint8_t>":
         ByteSpan(uint8_t*, size_t)

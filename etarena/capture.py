@@ -130,14 +130,17 @@ def _bound(limit: sympy.Expr, infinite: int) -> int:
 
 def _refuse_data_dependent_sizes(program: ExportedProgram) -> None:
     origin: dict[sympy.Symbol, str] = {}
+    known: set[sympy.Symbol] = set()  # when a call begins
     for module in program.graph_module.modules():
         if not isinstance(module, torch.fx.GraphModule):
             continue
         for node in module.graph.nodes:
             for symbol in node.meta.get("unbacked_bindings") or {}:
+                if str(node.target) == "etarena.length.default":
+                    known.add(symbol)
                 origin.setdefault(symbol, f"{node.target} ({node.name})")
             for value in fake_tensors(node):
-                for symbol in sorted(free_unbacked_symbols(value), key=str):
+                for symbol in sorted(free_unbacked_symbols(value) - known, key=str):
                     source = origin.get(symbol, f"{node.target} ({node.name})")
                     raise ExportError(
                         f"the size of {node.name!r} depends on data: {source} introduces {symbol}. Sizes that are "

@@ -9,6 +9,7 @@ from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.pass_base import ExportPass, NodeMetadata, PassBase, PassResult, ProxyValue
 from torch.fx import GraphModule, Node
 
+from .caches import CACHE_OPERATORS
 from .traced import fake_tensors
 
 __all__ = ["MatchDimOrders", "ReplaceMissingKernels"]
@@ -57,7 +58,8 @@ class MatchDimOrders(ExportPass):
 
     Kernels of pointwise operators take channels-last tensors if all operands are; a number or a vector of channels
     beside an image is refused. Many other kernels (``flip``, ``view_copy``) read a channels-last tensor as if it were
-    contiguous, silently. Copies between dim orders are left alone, and so are delegates.
+    contiguous, silently. Copies between dim orders are left alone, and so are delegates and what reads
+    a growable cache as it lies.
     """
 
     COPIES = frozenset(
@@ -65,6 +67,7 @@ class MatchDimOrders(ExportPass):
             exir_ops.edge.dim_order_ops._to_dim_order_copy.default,
             exir_ops.edge.dim_order_ops._clone_dim_order.default,
             torch.ops.aten.sym_size.int,
+            *CACHE_OPERATORS,
         }
     )
 

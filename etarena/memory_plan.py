@@ -94,7 +94,7 @@ class RunStats:
     output_bytes
         Bytes of the results.
     state_bytes
-        Bytes of the mutable buffers.
+        Bytes of the mutable buffers after the run, growable caches at their length then.
     delegate_scratch_bytes
         Scratch memory of delegates inside the arena. 0 today: XNNPACK keeps its workspace in memory of its own, which
         ``scratch_outside_arena`` says.
@@ -108,6 +108,9 @@ class RunStats:
         Number of times the run was planned; 1 without data-dependent sizes.
     copies
         Every copy of tensor data that was made, with its cause.
+    state_bytes_written
+        Bytes that the run wrote into states and mutated inputs: all of a fixed buffer that it changes, of a growable
+        cache the new entries.
     """
 
     arena_bytes: int
@@ -120,6 +123,7 @@ class RunStats:
     plan_cached: bool
     stages: int
     copies: tuple[Copy, ...] = field(default=())
+    state_bytes_written: int = 0
 
     @property
     def bytes_copied(self) -> int:

@@ -8,7 +8,8 @@ that come from torch's own code are answered "more than one" without leaving a c
 code are recorded as ever.
 
 A broadcast needs no condition either: where sizes may be 1, torch also records that they are equal to their partners.
-Only ``squeeze`` gives another result at size 1; `conditions` adds that one.
+Where ExecuTorch sorts the strides of a tensor, a size that only the run tells
+counts as 2. Only ``squeeze`` gives another result at size 1; `conditions` adds that one.
 """
 
 import os
@@ -22,12 +23,14 @@ import torch
 import torch.fx.experimental._config as symbolic_shapes_config
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 if TYPE_CHECKING:
     from types import FrameType
 
 __all__ = ["size_oblivious_tracing"]
 
+STRIDE_SORTER = os.path.join("executorch", "exir", "tensor.py")
 TORCH_ROOT = os.path.dirname(torch.__file__) + os.sep
 
 
@@ -43,6 +46,8 @@ def size_oblivious_tracing() -> Iterator[None]:
         answer = _more_than_one(orig_expr)
         if answer is not None and _is_asked_by_torch() and self._maybe_evaluate_static(orig_expr) is None:
             return answer
+        if _compares_unknown_strides(orig_expr):
+            return orig_expr.xreplace(dict.fromkeys(orig_expr.free_symbols, sympy.Integer(2)))
         return original(self, orig_expr, *args, **kwargs)
 
     # Conditions name the code that asked: let torch skip this function when it looks for that code.
@@ -74,10 +79,24 @@ def _more_than_one(expr: sympy.Basic) -> sympy.Basic | None:
     return None
 
 
+def _compares_unknown_strides(expr: sympy.Basic) -> bool:
+    """Whether ExecuTorch sorts strides of which some depend on sizes that only the run tells."""
+    if not isinstance(expr, sympy.core.relational.Relational) or not any(
+        symbol_is_type(symbol, SymT.UNBACKED_INT) for symbol in expr.free_symbols
+    ):
+        return False
+    return _asking_file().endswith(STRIDE_SORTER)
+
+
 def _is_asked_by_torch() -> bool:
-    """Whether the code that asks, past the machinery of symbols, belongs to torch."""
+    """Whether the code that asks belongs to torch."""
+    return _asking_file().startswith(TORCH_ROOT)
+
+
+def _asking_file() -> str:
+    """The file that asks, past the machinery of symbols."""
     machinery = symbolic_shapes.uninteresting_files() | {__file__}
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in machinery:
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename.startswith(TORCH_ROOT)
+    return frame.f_code.co_filename if frame is not None else ""

@@ -1,12 +1,12 @@
 """The plan section of one emitted method: values with storages and lifetimes, symbols, inputs, outputs, state."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sympy
 import torch
 import torch.utils._pytree as pytree
-from executorch.exir.schema import Bool, DelegateCall, Double, ExecutionPlan, Int, Null, String, Tensor
+from executorch.exir.schema import Bool, DelegateCall, Double, ExecutionPlan, Int, KernelCall, Null, String, Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
@@ -14,12 +14,14 @@ from .allocator import plan
 from .allocator.errors import ExportError
 from .capture import Capture
 from .dtypes import ITEM_BYTES
-from .instructions import read_steps
+from .instructions import APPEND, read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
 from .order import example_sizes, preferred_order
+from .states import States, tell_lengths
 from .symbols import InputSize, Registers, bind_symbols, name_symbols
 from .traced import Size, expression, user_input_names
 from .unplanned import NamedSizes
+from .write_backs import take_write_backs
 
 __all__ = ["build_section"]
 
@@ -33,10 +35,11 @@ class _Emitted:
     plan: ExecutionPlan
     program: ExportedProgram
     sizes: NamedSizes
-    steps: list[Step]
     tensors: dict[int, Tensor]
     buffers: dict[int, str]
     constants: dict[int, str]
+    steps: list[Step] = field(default_factory=list)
+    results: dict[int, int] = field(default_factory=dict)  # what states and inputs are after the run
 
     def expressions(self, index: int) -> list[Size]:
         """Sizes of a tensor with symbols."""
@@ -57,7 +60,7 @@ def build_section(
     capture: Capture,
     sizes: NamedSizes,
     conditions: Mapping[sympy.Basic, str],
-    states: Mapping[str, torch.Tensor],
+    states: States,
 ) -> plan.Method:
     """Describe one method to the run-time planner.
 
@@ -73,8 +76,8 @@ def build_section(
         Symbolic sizes by tensor name.
     conditions : mapping of sympy.Basic to str
         What must be true of the sizes, and the words for it.
-    states : mapping of str to torch.Tensor
-        Start values of the mutable buffers of the whole program.
+    states : States
+        The mutable buffers of the whole program.
 
     Raises
     ------
@@ -84,8 +87,9 @@ def build_section(
     method = _read(emitted, program, sizes, states)
     outputs = [index for index in emitted.outputs if index in method.tensors]
     fixed = {*emitted.inputs, *method.buffers, *method.constants} & set(method.tensors)
-    lifetimes = _analyse(method, outputs, fixed)
-    listed = _listed(method, lifetimes, outputs, fixed)
+    kept = [*outputs, *method.results.values()]
+    lifetimes = _analyse(method, kept, fixed)
+    listed = _listed(method, lifetimes, kept, fixed)
 
     symbols = _symbols(method, listed)
     registers = Registers(symbols)
@@ -98,12 +102,14 @@ def build_section(
         if isinstance(_value(node), int | torch.SymInt) and not isinstance(_value(node), bool):
             registers.want(expression(_value(node)))
     known = set(symbols)
-    kept = [(expr, text) for expr, text in conditions.items() if expr.free_symbols <= known]
-    for expr, _ in kept:
+    asked = [(expr, text) for expr, text in conditions.items() if expr.free_symbols <= known]
+    for expr, _ in asked:
         registers.want(expr)
     registers.compile()
 
     position = {index: i for i, index in enumerate(listed)}
+    held = [index for index in method.buffers if index in position]
+    told = tell_lengths(symbols, input_sizes, [(states.growth.get(method.buffers[i]), method.expressions(i)) for i in held])
     names = name_symbols(symbols, capture.names)
     section = plan.Method(
         name=emitted.name,
@@ -113,17 +119,14 @@ def build_section(
             plan.Symbol(name, *capture.ranges.get(symbol, (0, INT64_MAX)))
             for symbol, name in zip(symbols, names, strict=True)
         ],
-        bindings=bind_symbols(symbols, input_sizes),
+        bindings=bind_symbols(symbols, input_sizes, {discovery.symbol for discovery in told}),
+        discoveries=told,
         size_code=registers.code,
-        guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in kept],
+        guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in asked],
         values=[_describe(method, index, lifetimes, position, outputs, registers) for index in listed],
         inputs=_inputs(method, position, symbols, list(capture.input_sizes)),
         outputs=_outputs(method, position, results, registers),
-        states=[
-            plan.State(name, position[index], start_value(states[name]))
-            for index, name in method.buffers.items()
-            if index in position
-        ],
+        states=[states.describe(method.buffers[i], position[i], position.get(method.results.get(i, -1), -1)) for i in held],
         delegates=_delegates(emitted),
     )
     examples = example_sizes(capture.program, symbols)
@@ -132,17 +135,8 @@ def build_section(
     return section
 
 
-def start_value(tensor: torch.Tensor) -> bytes:
-    """Bytes of a tensor in its own layout; empty if they are all zero."""
-    tensor = tensor.detach().cpu()
-    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous():
-        tensor = tensor.permute(0, 2, 3, 1)
-    flat = tensor.contiguous().reshape(-1).view(torch.uint8)
-    return flat.numpy().tobytes() if flat.any() else b""
-
-
 def _read(
-    emitted: ExecutionPlan, program: ExportedProgram, sizes: NamedSizes, states: Mapping[str, torch.Tensor]
+    emitted: ExecutionPlan, program: ExportedProgram, sizes: NamedSizes, states: States
 ) -> _Emitted:
     tensors = {index: value.val for index, value in enumerate(emitted.values) if isinstance(value.val, Tensor)}
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
@@ -153,13 +147,30 @@ def _read(
         **signature.inputs_to_lifted_tensor_constants,
     }
     fqns = {index: lifted[node.target] for index, node in enumerate(placeholders) if node.target in lifted}
-    buffers = {index: fqn for index, fqn in fqns.items() if fqn in states and tensors[index].data_buffer_idx == 0}
+    buffers = {index: fqn for index, fqn in fqns.items() if fqn in states.start and tensors[index].data_buffer_idx == 0}
     constants = {
         index: fqns.get(index, f"constant_{index}")
         for index, tensor in tensors.items()
         if tensor.data_buffer_idx > 0 and index not in buffers
     }
-    return _Emitted(emitted, program, sizes, read_steps(emitted), tensors, buffers, constants)
+    states.lay_out({name: tensors[index] for index, name in buffers.items()})
+    method = _Emitted(emitted, program, sizes, tensors, buffers, constants)
+    method.results = take_write_backs(emitted, {*buffers, *emitted.inputs}, method.expressions)
+    method.steps = read_steps(emitted)
+    method.results.update(_last_appends(emitted, buffers))
+    return method
+
+
+def _last_appends(emitted: ExecutionPlan, buffers: Mapping[int, str]) -> dict[int, int]:
+    """For every growable buffer that is appended to, the value that it is after the last append."""
+    latest = {index: index for index in buffers}
+    for chain in emitted.chains:
+        for instruction in chain.instructions:
+            call = instruction.instr_args
+            if isinstance(call, KernelCall) and emitted.operators[call.op_index].name == APPEND:
+                cache, result = call.args[0], call.args[-1]
+                latest.update({root: result for root, value in latest.items() if value == cache})
+    return {root: value for root, value in latest.items() if value != root}
 
 
 def _analyse(method: _Emitted, outputs: list[int], fixed: set[int]) -> Lifetimes:
@@ -269,7 +280,8 @@ def _inputs(
         raise ExportError(f"{len(names)} inputs were exported, {len(method.plan.inputs)} were emitted")
     inputs = []
     for index, node, name in zip(method.plan.inputs, nodes, names, strict=True):
-        item = plan.Input(index, name, mutated=node.name in mutated)
+        result = position.get(method.results.get(index, -1), -1)
+        item = plan.Input(index, name, mutated=node.name in mutated, result=result)
         _describe_input(item, method.plan.values[index].val, _value(node), position, symbols)
         inputs.append(item)
     return inputs

@@ -1,6 +1,6 @@
 """How inputs define a method's symbols, which values are legal, and every size as a register of one size program."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
@@ -10,7 +10,7 @@ from .allocator.errors import ExportError, PlanError
 from .allocator.size_compiler import compile_sizes
 from .traced import Size
 
-__all__ = ["InputSize", "Registers", "bind_symbols", "name_symbols"]
+__all__ = ["InputSize", "Registers", "affine", "bind_symbols", "name_symbols"]
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,12 @@ class InputSize:
     size: Size
 
 
-def bind_symbols(symbols: Sequence[sympy.Symbol], sizes: Iterable[InputSize]) -> list[plan.Binding]:
+def bind_symbols(
+    symbols: Sequence[sympy.Symbol], sizes: Iterable[InputSize], told: Collection[int] = ()
+) -> list[plan.Binding]:
     """For every symbol, the simplest input size that determines it: the symbol itself, or ``scale * symbol + offset``.
+
+    Symbols whose positions are in `told` become known in another way, and get no binding.
 
     Raises
     ------
@@ -37,24 +41,25 @@ def bind_symbols(symbols: Sequence[sympy.Symbol], sizes: Iterable[InputSize]) ->
         free: set[sympy.Symbol] = getattr(entry.size, "free_symbols", set())
         for symbol in free:
             mixed.setdefault(symbol, entry.size)
-        affine = _affine(entry.size, next(iter(free))) if len(free) == 1 else None
-        if affine is None:
+        form = affine(entry.size, next(iter(free))) if len(free) == 1 else None
+        if form is None:
             continue
         (symbol,) = free
-        scale, offset = affine
+        scale, offset = form
         if symbol in position and scale >= 1:
             cost = (scale != 1, offset != 0, abs(scale), abs(offset))
             binding = plan.Binding(position[symbol], entry.input, entry.dim, scale, offset)
             if symbol not in best or cost < best[symbol][0]:
                 best[symbol] = (cost, binding)
-    for symbol in symbols:
+    needed = [symbol for i, symbol in enumerate(symbols) if i not in told]
+    for symbol in needed:
         if symbol not in best:
             where = f"it appears as {mixed[symbol]}" if symbol in mixed else "no input has it as a size"
             raise ExportError(f"the inputs do not determine the size {symbol}: {where}. Give one input this very size")
-    return [best[symbol][1] for symbol in symbols]
+    return [best[symbol][1] for symbol in needed]
 
 
-def _affine(size: Size, symbol: sympy.Symbol) -> tuple[int, int] | None:
+def affine(size: Size, symbol: sympy.Symbol) -> tuple[int, int] | None:
     """Scale and offset if `size` is ``scale * symbol + offset`` with integers, else None."""
     scale = sympy.diff(size, symbol) if isinstance(size, sympy.Expr) and size.is_polynomial(symbol) else None
     if scale is None or not scale.is_Integer:

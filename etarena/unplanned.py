@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 import torch
 import torch.utils._pytree as pytree
 from executorch.exir import memory
+from executorch.exir import passes as exir_passes
 from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.memory_planning import _alias_inplace_result_specs, _is_inplace_node
 from executorch.exir.pass_base import PassBase, PassResult
-from executorch.exir.passes import MemoryPlanningPass
+from executorch.exir.passes import MemoryPlanningPass, ToOutVarPass
 from executorch.exir.passes.replace_view_copy_with_view_pass import _ViewSpec
 from executorch.exir.schema import ExtraTensorInfo, TensorShapeDynamism
 from executorch.exir.tensor import TensorSpec
@@ -18,7 +19,7 @@ from torch.fx import GraphModule, Node
 
 from .traced import Size, expression
 
-__all__ = ["CopyBranchResults", "LeaveUnplanned", "NamedSizes", "PlaceholderShapes"]
+__all__ = ["CopyBranchResults", "LeaveUnplanned", "NamedSizes", "PlaceholderShapes", "UnboundedOutVariants"]
 
 
 @dataclass
@@ -80,6 +81,19 @@ class CopyBranchResults(PassBase):
         return copied
 
 
+class UnboundedOutVariants(ToOutVarPass):
+    """Give every operator its out variant, also where a size has no upper bound: no memory is set aside here."""
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        """As the stock pass, with every symbol taken for 1 in what it would allocate."""
+        original = exir_passes.eval_shape_upper_bound
+        exir_passes.eval_shape_upper_bound = lambda shape: [size if isinstance(size, int) else 1 for size in shape]
+        try:
+            return super().call(graph_module)
+        finally:
+            exir_passes.eval_shape_upper_bound = original
+
+
 class PlaceholderShapes(PassBase):
     """Write symbolic sizes as 1 and the tensors that have them as bounded: the run-time plan supplies the real sizes.
 
@@ -94,7 +108,7 @@ class PlaceholderShapes(PassBase):
                 if isinstance(node.meta.get("spec"), _ViewSpec):
                     node.meta["spec"] = self._own_spec(node.meta["spec"], node.meta["val"])
                 for value, spec in specs_of(node):
-                    if not spec.const:
+                    if not (spec.const and all(isinstance(size, int) for size in value.shape)):
                         self._place(value, spec)
                 if node.op == "placeholder" and "spec" in node.meta:
                     self._number_input(node)

@@ -1,0 +1,54 @@
+"""What a method writes into its state and inputs at its end, taken out of the instructions.
+
+ExecuTorch ends a method with one copy a mutated buffer or input, and stops at the first instruction that fails: then some
+are new and others old. Here the copies are left to the run time, which makes them once the whole call has succeeded.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from executorch.exir.schema import ExecutionPlan, KernelCall, Tensor
+
+__all__ = ["take_write_backs"]
+
+
+def take_write_backs(
+    plan: ExecutionPlan, targets: Collection[int], sizes: Callable[[int], list[Any]]
+) -> dict[int, int]:
+    """Remove the copies at the end of a method.
+
+    Parameters
+    ----------
+    plan : ExecutionPlan
+        The emitted method, which is changed.
+    targets : collection of int
+        Values that may be copied into: mutable buffers and inputs.
+    sizes : callable
+        Symbolic sizes of a value.
+
+    Returns
+    -------
+    dict of int to int
+        What each target becomes: target to source. A copy that changes dtype, layout or shape stays an instruction.
+    """
+    taken: dict[int, int] = {}
+    if len(plan.chains) != 1:
+        return taken
+    instructions = plan.chains[0].instructions
+    while instructions and isinstance(call := instructions[-1].instr_args, KernelCall):
+        operator = plan.operators[call.op_index]
+        target, source = call.args[0], call.args[1]
+        if operator.name != "aten::copy_" or target not in targets or target in taken:
+            break
+        if not _same_form(plan, target, source) or sizes(target) != sizes(source):
+            break
+        instructions.pop()
+        taken[target] = source
+    return taken
+
+
+def _same_form(plan: ExecutionPlan, target: int, source: int) -> bool:
+    one, other = plan.values[target].val, plan.values[source].val
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return False
+    return one.scalar_type == other.scalar_type and list(one.dim_order) == list(other.dim_order)
