@@ -8,7 +8,7 @@ SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -nam
 PYTEST := $(VENV)/python -m pytest
 JOBS ?= 2
 
-.PHONY: all build test test-debug sanitize lint package fuzz bench demo clean
+.PHONY: all build test test-debug sanitize lint package fuzz bench bench-peers coverage demo clean
 all: build
 
 build: $(BUILD)
@@ -29,7 +29,7 @@ test-debug: build
 	ETARENA_DEBUG=1 $(VENV)/python setup.py --quiet build_ext --inplace --force
 	$(PYTEST) -q tests/allocator $(ARGS); status=$$?; $(VENV)/python setup.py --quiet build_ext --inplace --force; exit $$status
 
-# The C heap with the address, undefined behaviour and thread sanitizers.
+# The C heap and the exact search with the address, undefined behaviour and thread sanitizers.
 sanitize:
 	scripts/sanitize.sh
 
@@ -47,6 +47,18 @@ fuzz: build
 bench: build
 	@mkdir -p out
 	$(PYTEST) -q bench --timeout=0 --benchmark-only --benchmark-json=out/bench.json $(ARGS)
+	$(VENV)/python -m bench.results out/bench.json out/demo/figures.json
+
+# The heap and the planner beside their peers, which are built first (git, cmake, network; see scripts/peers.sh).
+bench-peers: build
+	scripts/peers.sh
+	$(VENV)/python -m bench.planner --minimalloc out/peers/minimalloc/minimalloc --write
+	$(VENV)/python -m bench.heap --offset-allocator out/peers/liboffsetallocator.so \
+		--mimalloc out/peers/mimalloc/libmimalloc.so --write
+
+# Every model of bench/models, exported and compared with eager PyTorch; takes the better part of an hour.
+coverage: build
+	$(VENV)/python -m bench.coverage --write $(ARGS)
 
 demo: build
 	$(VENV)/etarena demo --out out/demo $(ARGS)

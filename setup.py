@@ -82,6 +82,23 @@ def allocator_extensions() -> list[Extension]:
     ]
 
 
+def delegate_extensions() -> list[Extension]:
+    """The floor of the delegates: each module with the C++ sources in the folder ``native`` beside it."""
+    folder = ROOT / "delegates"
+    return [
+        Extension(
+            ".".join(["etarena", *source.relative_to(ROOT).with_suffix("").parts]),
+            [str(path.relative_to(ROOT)) for path in (source, *sorted(source.parent.glob("native/*.cpp")))],
+            language="c++",
+            include_dirs=[str((source.parent / "native").relative_to(ROOT))],
+            define_macros=DEBUG_MACROS,
+            depends=[str(path.relative_to(ROOT)) for path in sorted(source.parent.glob("native/*"))],
+            extra_compile_args=CXX_FLAGS,
+        )
+        for source in sorted(folder.rglob("*.pyx"))
+    ]
+
+
 def runtime_extensions() -> list[Extension]:
     """The top floor. Its libexecutorch.so is found at run time: etarena preloads the wheel's libraries."""
     sources = sorted((ROOT / "etarena").glob("*.pyx"))
@@ -112,7 +129,7 @@ def runtime_extensions() -> list[Extension]:
 
 
 PACKAGES = package_folders()
-EXTENSIONS = [*allocator_extensions(), *runtime_extensions()]
+EXTENSIONS = [*allocator_extensions(), *delegate_extensions(), *runtime_extensions()]
 stage_cimport_tree()
 setup(
     packages=sorted(PACKAGES),

@@ -18,6 +18,7 @@ cdef extern from "exact.h" nogil:
     exact_status exact_improve(exact_search* search, int64_t bound, int64_t* peak, int64_t max_nodes,
                                int64_t deadline, const int* cancel, int64_t* offsets) noexcept
     int64_t exact_first_fit(exact_search* search, const int32_t* order, int64_t* offsets) noexcept
+    void exact_cancel(int* cancel) noexcept
     int64_t exact_clock() noexcept
 
 

@@ -206,4 +206,4 @@ cdef class ExactSearch:
 
     def cancel(self) -> None:
         """End the search that runs in another thread, and all later ones of this problem; it gives what it has."""
-        self.cancelled = 1
+        exact_cancel(&self.cancelled)

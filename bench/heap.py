@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import describe
+from bench.sections import table, write_sections
 from etarena.allocator import Arena, OffsetHeap
 from etarena.allocator.replay import Step, from_lifetimes
 
@@ -98,11 +99,6 @@ def row(name: str, found: dict[str, Any], peers: Sequence[str]) -> list[str]:
     return [*cells, f"{theirs['extent'] / live:.3f}" if theirs else "not measured"]
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    rule = ["---", *["---:"] * (len(heads) - 1)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows))
-
-
 def section(arguments: argparse.Namespace) -> str:
     """The text of the section of RESULTS.md."""
     peers = {"offset_allocator": arguments.offset_allocator, "mimalloc": arguments.mimalloc}
@@ -129,26 +125,18 @@ def section(arguments: argparse.Namespace) -> str:
     )
 
 
-def write(text: str, path: Path) -> None:
-    """Put the section in place of the former one, or at the end."""
-    old = path.read_text() if path.exists() else "# Results\n"
-    before, _, rest = old.partition(f"\n{HEADING}\n")
-    _, mark, after = rest.partition("\n## ")
-    path.write_text(f"{before.rstrip()}\n\n{text}\n" + (f"\n## {after}" if mark else ""))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mimalloc", metavar="LIBRARY", type=Path)
     parser.add_argument("--offset-allocator", metavar="LIBRARY", type=Path)
-    parser.add_argument("--models", metavar="FOLDER", type=Path, default=ROOT / "tests" / "allocator" / "data")
+    parser.add_argument("--models", metavar="FOLDER", type=Path, default=ROOT / "tests" / "data" / "models")
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--write", action="store_true", help="put the section into bench/RESULTS.md")
     arguments = parser.parse_args()
     text = section(arguments)
     print(text)
     if arguments.write:
-        write(text, ROOT / "bench" / "RESULTS.md")
+        write_sections(text)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How tight plans are and how long they take: at run time, within a budget, and at export; peers beside them.
 
-``python -m bench.planner [FOLDER] [--budget-ms 50] [--minimalloc PROGRAM] [--table FILE]`` reads the lists of
+``python -m bench.planner [FOLDER] [--budget-ms 50] [--minimalloc PROGRAM] [--write]`` reads the lists of
 buffers in FOLDER (``tests/data`` by default: real models, and hard instances whose names end in their capacity). Times
 of one process on one core: processor time where searches are compared, because the clock shows other programs too.
 """
@@ -12,7 +12,6 @@ import resource
 import shlex
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,12 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.machine import describe
+from bench.sections import table, write_sections
 from etarena.allocator import OffsetPlanner, Plan, plan_exact, plan_offsets, verify
 
 __all__ = ["Problem", "main", "read_problems"]
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
 REPEATS = 200
+NOTES = """\
+`bound` is the largest sum of the bytes live at one position: no plan is smaller. Real models: the first plan at run
+time (from Python, lists in and out), and the plan made at export. Hard instances: the first plan, the best within a
+budget (both with buffers aligned to 64 bytes as at run time), and the processor time until the instance fits its
+capacity (alignment 1), ours and minimalloc's in the same run."""
 Buffers = tuple[list[int], list[int], list[int]]
 
 
@@ -120,10 +125,6 @@ def peer_seconds(program: str, problem: Problem) -> float:
         return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
-def table(heads: list[str], rows: list[list[str]]) -> str:
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---", *["---:"] * (len(heads) - 1)], *rows))
-
-
 def report(problems: list[Problem], budget_ms: float, minimalloc: str | None) -> str:
     """Both tables as Markdown."""
     models = [model_row(problem) for problem in problems if problem.capacity is None]
@@ -151,25 +152,34 @@ def report(problems: list[Problem], budget_ms: float, minimalloc: str | None) ->
     return "\n\n".join(parts)
 
 
+def section(options: argparse.Namespace) -> str:
+    """The section of RESULTS.md, with its command and the machine."""
+    words = ["python", "-m", "bench.planner", f"--budget-ms={options.budget_ms:g}"]
+    if options.minimalloc:
+        words.append("--minimalloc=PROGRAM")
+    return "\n\n".join(
+        [
+            "## Planner",
+            NOTES,
+            f"```\n{shlex.join(words)}\n```",
+            table(("", ""), describe()),
+            report(read_problems(options.folder), options.budget_ms, options.minimalloc),
+        ]
+    )
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Print the report with its command and the machine; write it to a file if asked."""
+    """Print the section; put it into RESULTS.md if asked."""
     parser = argparse.ArgumentParser(prog="python -m bench.planner", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=DATA, help="lists of buffers (default: tests/data)")
     parser.add_argument("--budget-ms", type=float, default=50, help="budget of the run-time search (default: 50)")
     parser.add_argument("--minimalloc", help="a minimalloc program to run beside")
-    parser.add_argument("--table", type=Path, help="file to write the Markdown to")
+    parser.add_argument("--write", action="store_true", help="put the section into bench/RESULTS.md")
     options = parser.parse_args(arguments)
-    shown = [
-        "--minimalloc=minimalloc" if word.startswith("--minimalloc") else word for word in arguments or sys.argv[1:]
-    ]
-    machine = "\n".join(f"- {what}: {value}" for what, value in describe())
-    command = shlex.join(["python", "-m", "bench.planner", *(word for word in shown if not word.startswith("/"))])
-    text = (
-        f"`{command}`\n\n{machine}\n\n{report(read_problems(options.folder), options.budget_ms, options.minimalloc)}\n"
-    )
+    text = section(options)
     print(text)
-    if options.table:
-        options.table.write_text(f"# Planner\n\n{text}")
+    if options.write:
+        write_sections(text)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from etarena.allocator.sizes cimport SizeProgram
 
 
 cdef class BoundShape:
-    """Everything that depends on the input shapes alone. Immutable once made."""
+    """Everything that depends on the input shapes alone; sizes and places never change once made."""
 
     cdef vector[int32_t] sizes          # dimensions of all values, one value after another
     cdef vector[int64_t] nbytes         # of each value
@@ -18,6 +18,7 @@ cdef class BoundShape:
     cdef readonly int64_t lower_bound
     cdef readonly int64_t output_bytes
     cdef readonly int64_t plan_ns
+    cdef object search                  # AnytimePlanner that looks for a lower peak; None before it is wanted
     cdef size_t footprint(self) noexcept
 
 
@@ -53,5 +54,6 @@ cdef class ShapeBinder:
     cdef int check_lengths(self, const int64_t* key, const int64_t* registers) except -1
     cdef int measure(self, BoundShape bound, const int64_t* registers) except -1
     cdef int place(self, BoundShape bound) except -1
+    cdef BoundShape improved(self, BoundShape bound)
     cdef object sizes_text(self, const int64_t* registers)
     cdef object too_large(self, int position, const int64_t* registers)

@@ -8,6 +8,7 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from etarena.allocator.planner cimport OffsetPlanner
 from etarena.allocator.sizes cimport SizeProgram
 
+from .allocator import AnytimePlanner
 from .allocator import plan as plan_section
 from .allocator.errors import PlanError, ShapeError, SizeOverflowError
 from .dtypes import ITEM_BYTES
@@ -242,6 +243,31 @@ cdef class ShapeBinder:
             )
         self.last_plan, self.last_sizes = bound, sizes
         return 0
+
+    cdef BoundShape improved(self, BoundShape bound):
+        """Search for a lower peak in the background, from now on; give what has been found so far as a plan of its own.
+
+        Gives `bound` itself while there is nothing better.
+        """
+        cdef int i
+        cdef BoundShape better
+        if bound.search is None:
+            wanted = [position for position in self.planned]
+            bound.search = AnytimePlanner(
+                [bound.nbytes[position] for position in wanted], list(self.first), list(self.last),
+                self.planner.alignment, order=list(self.preferred) or None,
+            )
+            bound.search.start()
+        plan = bound.search.plan
+        if plan.peak >= bound.peak:
+            return bound
+        better = BoundShape.__new__(BoundShape)
+        better.sizes, better.nbytes, better.offsets = bound.sizes, bound.nbytes, bound.offsets
+        for i in range(<int> self.planned.size()):
+            better.offsets[i] = plan.offsets[i]
+        better.peak, better.lower_bound = plan.peak, bound.lower_bound
+        better.output_bytes, better.plan_ns, better.search = bound.output_bytes, bound.plan_ns, bound.search
+        return better
 
     def place_name(self, int position, int dim):
         """Name a dimension of an input as messages do."""

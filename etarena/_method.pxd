@@ -25,6 +25,7 @@ cdef class PlannedMethod:
     cdef object cache                     # OrderedDict: key bytes -> BoundShape, least recently used first
     cdef size_t cached_bytes
     cdef readonly size_t cache_limit
+    cdef readonly bint anytime            # improve plans that are used again, in the background
     cdef BoundShape current               # what the native tensors are bound to; None when they must be bound anew
     cdef vector[int64_t] current_key
     cdef vector[char*] addresses          # of every value at the last rebind
@@ -44,5 +45,6 @@ cdef class PlannedMethod:
     cdef int load(self) except -1
     cdef int attach(self) except -1
     cdef BoundShape choose_plan(self)
+    cdef BoundShape better_plan(self, BoundShape bound)
     cdef int rebind(self, BoundShape bound) except -1
     cdef int point_inputs(self) except -1

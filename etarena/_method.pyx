@@ -43,6 +43,7 @@ cdef class PlannedMethod:
     def __cinit__(self, program, str name not None):
         self.program, self.name, self.arena = program, name, program.arena
         self.cache, self.cache_limit = OrderedDict(), program.plan_cache
+        self.anytime = program.anytime
         self.last_copies = []
         self.load()
 
@@ -194,12 +195,12 @@ cdef class PlannedMethod:
         cdef size_t nbytes = self.binder.key_length * sizeof(int64_t)
         self.last_cached = True
         if self.current is not None and memcmp(self.reader.key.data(), self.current_key.data(), nbytes) == 0:
-            return self.current
+            return self.better_plan(self.current) if self.anytime else self.current
         key = (<char*> self.reader.key.data())[:nbytes]
         found = self.cache.get(key)
         if found is not None:
             self.cache.move_to_end(key)
-            return <BoundShape> found
+            return self.better_plan(<BoundShape> found) if self.anytime else <BoundShape> found
         self.last_cached = False
         bound = self.binder.bind(self.reader.key.data())
         self.cache[key] = bound
@@ -208,6 +209,16 @@ cdef class PlannedMethod:
             oldest = <BoundShape> self.cache.popitem(last=False)[1]
             self.cached_bytes -= oldest.footprint()
         return bound
+
+    cdef BoundShape better_plan(self, BoundShape bound):
+        """The plan that a background search found for the inputs just read, or the one there is."""
+        cdef BoundShape better
+        if bound.peak <= bound.lower_bound:
+            return bound
+        better = self.binder.improved(bound)
+        if better is not bound:
+            self.cache[(<char*> self.reader.key.data())[:self.binder.key_length * sizeof(int64_t)]] = better
+        return better
 
     cdef int rebind(self, BoundShape bound) except -1:
         """Give every native tensor the sizes and the address of this plan."""
@@ -354,6 +365,9 @@ cdef class PlannedMethod:
         """Drop cached plans, load the method's delegates anew and give unused pages of the arena back."""
         self.arena.enter()
         try:
+            for bound in self.cache.values():
+                if (<BoundShape> bound).search is not None:
+                    (<BoundShape> bound).search.close()
             self.cache.clear()
             self.cached_bytes = 0
             self.load()

@@ -28,12 +28,15 @@ class LoadedProgram:
         Bytes that each method may keep of plans.
     states
         The states of the methods loaded so far, by name.
+    anytime
+        Whether plans that are used again are improved in the background.
     """
 
-    def __init__(self, native: NativeProgram, arena: Arena, plan_cache: int) -> None:
+    def __init__(self, native: NativeProgram, arena: Arena, plan_cache: int, anytime: bool = False) -> None:
         self.native = native
         self.arena = arena
         self.plan_cache = plan_cache
+        self.anytime = anytime
         self.states: dict[str, State] = {}
 
     def states_of(self, section: plan.Method) -> dict[str, State]:

@@ -9,15 +9,19 @@ from torch.export import ExportedProgram
 
 from .allocator import plan
 from .allocator.errors import ExportError
+from .body_results import CopySharedResults
 from .caches import ThreadCaches, check_chain
 from .capture import Capture
 from .conditions import conditions_of, limits_of
+from .constants import fold_permuted_constants
 from .embed import finished_file
 from .legalize import MatchDimOrders, ReplaceMissingKernels
+from .loops import emitting_loops
+from .retrace import keeping_symbols
 from .section import build_section
 from .states import find_states
 from .traced import input_sizes
-from .unplanned import CopyBranchResults, LeaveUnplanned, NamedSizes, PlaceholderShapes, UnboundedOutVariants
+from .unplanned import LeaveUnplanned, NamedSizes, PlaceholderShapes, UnboundedOutVariants
 
 __all__ = ["lower"]
 
@@ -39,6 +43,13 @@ def lower(
     ExportError
         If lowering loses a symbol, or a method cannot be planned.
     """
+    with keeping_symbols(), emitting_loops():
+        return _lower(captures, partitioners)
+
+
+def _lower(
+    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]]
+) -> tuple[bytes, dict[str, plan.Method]]:
     conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
     edge = to_edge_transform_and_lower(
         {name: capture.program for name, capture in captures.items()},
@@ -46,9 +57,11 @@ def lower(
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
     states = find_states({name: edge.exported_program(name) for name in captures})
+    for name in captures:
+        fold_permuted_constants(edge.exported_program(name), states.start)
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
-        passes=[ThreadCaches(), ReplaceMissingKernels(), MatchDimOrders(), CopyBranchResults()],
+        passes=[ThreadCaches(), ReplaceMissingKernels(), MatchDimOrders(), CopySharedResults()],
         memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states.start)) for name in captures},
         sym_shape_eval_pass=dict.fromkeys(captures, PlaceholderShapes()),
         to_out_var_pass=UnboundedOutVariants(),

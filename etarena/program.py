@@ -39,7 +39,13 @@ def default_arena() -> Arena:
     return _default_arena
 
 
-def load(source: str | os.PathLike[str] | Buffer, arena: Arena | None = None, *, plan_cache: int = 4 << 20) -> Program:
+def load(
+    source: str | os.PathLike[str] | Buffer,
+    arena: Arena | None = None,
+    *,
+    plan_cache: int = 4 << 20,
+    anytime: bool = False,
+) -> Program:
     """Load a program.
 
     Parameters
@@ -50,6 +56,9 @@ def load(source: str | os.PathLike[str] | Buffer, arena: Arena | None = None, *,
         Where activations and results live; by default one arena for the whole process.
     plan_cache
         Bytes that each method may keep of plans for shapes seen before (default 4 MiB); the least recently used go.
+    anytime
+        Improve the plan of a shape that comes again, in a thread of its own for up to ten seconds, as long as it is
+        above the lower bound; a better one takes its place between two runs (default False).
 
     Returns
     -------
@@ -80,7 +89,7 @@ def load(source: str | os.PathLike[str] | Buffer, arena: Arena | None = None, *,
         raise InputTypeError(f"arena must be an etarena.Arena, got {type(arena).__name__}")
     if plan_cache < 0:
         raise InputError(f"plan_cache is a number of bytes >= 0, got {plan_cache}")
-    return Program(data, arena or default_arena(), plan_cache)
+    return Program(data, arena or default_arena(), plan_cache, anytime)
 
 
 def aligned(data: memoryview) -> memoryview:
@@ -105,14 +114,14 @@ class Program:
         Where the activations, results and state of its methods live.
     """
 
-    def __init__(self, data: mmap.mmap | memoryview, arena: Arena, plan_cache: int) -> None:
+    def __init__(self, data: mmap.mmap | memoryview, arena: Arena, plan_cache: int, anytime: bool) -> None:
         load_libraries()
         from ._runtime import NativeProgram
 
         self.arena = arena
         # Before ExecuTorch reads anything: what follows trusts a file whose digest is right.
         sections = plan.check(data)
-        self._loaded = LoadedProgram(NativeProgram(data), arena, plan_cache)
+        self._loaded = LoadedProgram(NativeProgram(data), arena, plan_cache, anytime)
         self._methods: dict[str, Method] = {}
         self._check_sections(sections)
 

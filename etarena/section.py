@@ -98,10 +98,11 @@ def build_section(
     for index in listed:
         for size in method.expressions(index):
             registers.want(size)
-    for node in results:
-        if isinstance(_value(node), int | torch.SymInt) and not isinstance(_value(node), bool):
-            registers.want(expression(_value(node)))
     known = set(symbols)
+    for node in results:
+        size = _size_result(node, known)
+        if size is not None:
+            registers.want(size)
     asked = [(expr, text) for expr, text in conditions.items() if expr.free_symbols <= known]
     for expr, _ in asked:
         registers.want(expr)
@@ -222,6 +223,15 @@ def _value(node: object) -> object:
     return node.meta.get("val") if isinstance(node, torch.fx.Node) else node
 
 
+def _size_result(node: object, known: set[sympy.Symbol]) -> Size | None:
+    """The size that a result is, if it is an int that sizes of inputs determine."""
+    value = _value(node)
+    if not isinstance(value, int | torch.SymInt) or isinstance(value, bool):
+        return None
+    size = expression(value)
+    return size if getattr(size, "free_symbols", set()) <= known else None
+
+
 def _result_nodes(program: ExportedProgram) -> list[object]:
     return pytree.tree_flatten(program.graph_module.graph.output_node().args)[0]
 
@@ -339,11 +349,11 @@ def _outputs(
     for index, kind, node in zip(method.plan.outputs, kinds, results, strict=True):
         output = plan.Output(index, _scalar(method.plan.values[index].val))
         output.hidden = kind is OutputKind.USER_INPUT_MUTATION
-        value = _value(node)
+        size = _size_result(node, set(registers.symbols))
         if output.scalar is plan.Scalar.TENSOR:
             output.value = position[index]
-        elif output.scalar is plan.Scalar.INT and isinstance(value, int | torch.SymInt):
-            output.register = registers[expression(value)]
+        elif output.scalar is plan.Scalar.INT and size is not None:
+            output.register = registers[size]
         outputs.append(output)
     return outputs
 

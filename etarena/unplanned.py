@@ -7,7 +7,6 @@ import torch
 import torch.utils._pytree as pytree
 from executorch.exir import memory
 from executorch.exir import passes as exir_passes
-from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.memory_planning import _alias_inplace_result_specs, _is_inplace_node
 from executorch.exir.pass_base import PassBase, PassResult
 from executorch.exir.passes import MemoryPlanningPass, ToOutVarPass
@@ -19,7 +18,7 @@ from torch.fx import GraphModule, Node
 
 from .traced import Size, expression
 
-__all__ = ["CopyBranchResults", "LeaveUnplanned", "NamedSizes", "PlaceholderShapes", "UnboundedOutVariants"]
+__all__ = ["LeaveUnplanned", "NamedSizes", "PlaceholderShapes", "UnboundedOutVariants", "graph_modules"]
 
 
 @dataclass
@@ -43,42 +42,6 @@ def specs_of(node: Node) -> Iterator[tuple[torch.Tensor, TensorSpec]]:
     for value, spec in zip(values, specs, strict=False):
         if isinstance(spec, TensorSpec):
             yield value, spec
-
-
-class CopyBranchResults(PassBase):
-    """Give every branch of a ``cond`` results of its own.
-
-    A branch that returns an operand, a constant or the same tensor twice would make the result of the ``cond`` point at
-    memory that something else uses; a copy makes the results of all branches interchangeable.
-    """
-
-    def call(self, graph_module: GraphModule) -> PassResult:
-        """Rewrite the branches in place."""
-        changed = False
-        for _, module in graph_modules(graph_module):
-            for node in module.graph.nodes:
-                if node.target is torch.ops.higher_order.cond:
-                    for branch in node.args[1:3]:
-                        changed |= self._copy_shared_results(getattr(module, branch.target))
-        return PassResult(graph_module, changed)
-
-    def _copy_shared_results(self, branch: GraphModule) -> bool:
-        output = branch.graph.output_node()
-        seen: set[Node] = set()
-        results = []
-        for result in pytree.tree_flatten(output.args[0])[0]:
-            if isinstance(result, Node) and (result.op in ("placeholder", "get_attr") or result in seen):
-                with branch.graph.inserting_before(output):
-                    copy = branch.graph.call_function(exir_ops.edge.aten.clone.default, (result,))
-                copy.meta["val"] = result.meta["val"]
-                result = copy
-            seen.add(result)
-            results.append(result)
-        structure = pytree.tree_flatten(output.args[0])[1]
-        copied = len(seen - set(output.all_input_nodes)) > 0
-        output.args = (pytree.tree_unflatten(results, structure),)
-        branch.recompile()
-        return copied
 
 
 class UnboundedOutVariants(ToOutVarPass):

@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
-# The C heap under random use by several threads, built with the sanitizers: address and undefined behaviour, then threads.
+# The C heap and the exact search under random use by several threads, built with the sanitizers: address and undefined
+# behaviour, then threads.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 steps=${1:-20000}
 mkdir -p build/sanitize
-for kind in address,undefined thread; do
-    program=build/sanitize/heap_stress-${kind%%,*}
-    "${CC:-cc}" -std=c11 -g -O1 -Wall -Wextra -Wundef -Werror -fsanitize="$kind" -fno-sanitize-recover=all \
-        -Iallocator/native tests/native/heap_stress.c allocator/native/*.c -o "$program" -lpthread
-    for threads in 1 4; do
-        printf '%-18s ' "$kind"
-        "$program" "$steps" "$threads"
+for program in heap_stress exact_stress; do
+    [[ $program == exact_stress ]] && steps=$((steps / 5))  # each of its steps is a problem solved in several ways
+    for kind in address,undefined thread; do
+        binary=build/sanitize/$program-${kind%%,*}
+        "${CC:-cc}" -std=c11 -g -O1 -Wall -Wextra -Wundef -Werror -fsanitize="$kind" -fno-sanitize-recover=all \
+            -Iallocator/native "tests/native/$program.c" allocator/native/*.c -o "$binary" -lpthread
+        for threads in 1 4; do
+            printf '%-18s ' "$kind"
+            "$binary" "$steps" "$threads"
+        done
     done
 done

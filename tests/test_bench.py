@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.machine import describe
 from bench.results import results
+from bench.sections import RESULTS, merged, write_sections
 from bench.side_by_side import in_turn, median_ratio, rounds_within
 
 ROOT = Path(__file__).parent.parent
@@ -88,6 +89,28 @@ def test_results_show_the_demo() -> None:
     assert row in text
     assert "| 3000 | planned only |" in text
     assert "took 100 s" in text
+
+
+def test_a_measurement_replaces_its_own_sections_only(tmp_path: Path) -> None:
+    path = tmp_path / "RESULTS.md"
+    write_sections("# Results\n\nOn Monday.\n\n## A\n\nold a\n\n## B\n\n### part\n\nold b\n", path)
+    write_sections("## A\n\nnew a\n\n## C\n\nc\n", path)
+    assert path.read_text() == ("# Results\n\nOn Monday.\n\n## A\n\nnew a\n\n## B\n\n### part\n\nold b\n\n## C\n\nc\n")
+    write_sections("# Results\n\nOn Tuesday.\n", path)
+    assert path.read_text().startswith("# Results\n\nOn Tuesday.\n\n## A\n")
+
+
+def test_results_leave_the_sections_of_others_alone() -> None:
+    old = "# Results\n\n## Leaks\n\nmany\n\n## Heap\n\nfast\n"
+    text = merged(old, results(BENCH, None, []))
+    assert "many" not in text
+    assert text.index("## Leaks") < text.index("## Heap\n\nfast\n") < text.index("## A repeated shape")
+
+
+def test_the_file_of_results_is_made_of_sections() -> None:
+    text = RESULTS.read_text()
+    assert merged(text, "") == text
+    assert {"## A repeated shape", "## A new shape", "## Leaks", "## Demo", "## Heap"} <= set(text.splitlines())
 
 
 def test_the_machine_is_described_without_its_name() -> None:

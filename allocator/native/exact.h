@@ -25,19 +25,22 @@ void exact_free(exact_search* search);
 int64_t exact_nodes(const exact_search* search);
 
 // Looks for offsets with offset + size <= capacity. Deterministic for a given node limit; deadline is a time of
-// exact_clock() in ns, and cancel (may be NULL) ends the search when it becomes nonzero, from any thread.
-exact_status exact_solve(exact_search* search, int64_t capacity, int64_t max_nodes, int64_t deadline,
-                         const volatile int* cancel, int64_t* offsets);
+// exact_clock() in ns, and cancel (may be NULL) ends the search once another thread has called exact_cancel with it.
+exact_status exact_solve(exact_search* search, int64_t capacity, int64_t max_nodes, int64_t deadline, const int* cancel,
+                         int64_t* offsets);
 
 // Lowers *peak, the peak of a known solution, as far as nodes and time allow, and not below `bound`: looks within the
 // bound first, then halves the distance. When it finds something better it writes offsets and gives EXACT_FOUND; when
 // it proves that there is nothing better, EXACT_INFEASIBLE.
 exact_status exact_improve(exact_search* search, int64_t bound, int64_t* peak, int64_t max_nodes, int64_t deadline,
-                           const volatile int* cancel, int64_t* offsets);
+                           const int* cancel, int64_t* offsets);
 
 // First fit: gives the buffers of an order, all of them, the lowest offset that is free for their whole lifetime,
 // pinned ones before the others. Gives the peak.
 int64_t exact_first_fit(exact_search* search, const int32_t* order, int64_t* offsets);
+
+// End all searches, of any thread, that were given this flag, which was 0 before.
+static inline void exact_cancel(int* cancel) { __atomic_store_n(cancel, 1, __ATOMIC_RELAXED); }
 
 // Monotonic time in ns.
 int64_t exact_clock(void);

@@ -10,13 +10,13 @@ typedef struct {
   int64_t proven;  // no solution is lower
   int64_t nodes_left;
   int64_t deadline;
-  const volatile int* cancel;
+  const int* cancel;
   bool improved;
 } descent;
 
 static bool goes_on(const descent* self) {
   return *self->peak > self->proven && self->nodes_left > 0 && !self->search->no_memory &&
-         exact_clock() < self->deadline && (self->cancel == NULL || *self->cancel == 0);
+         exact_clock() < self->deadline && !exact_is_cancelled(self->cancel);
 }
 
 static int64_t peak_of(const exact_search* search) {
@@ -41,7 +41,7 @@ static exact_status try_capacity(descent* self, int64_t capacity, int64_t share)
 }
 
 exact_status exact_improve(exact_search* search, int64_t bound, int64_t* peak, int64_t max_nodes, int64_t deadline,
-                           const volatile int* cancel, int64_t* offsets) {
+                           const int* cancel, int64_t* offsets) {
   descent self = {search, offsets, peak, bound, max_nodes, deadline, cancel, false};
   int64_t share = 2 * (int64_t)search->n + DIVE;  // a way down without a failure takes n nodes
   for (; goes_on(&self); share *= 2) {

@@ -274,7 +274,7 @@ static exact_status solve_in_rounds(exact_search* search, int64_t max_nodes) {
     int64_t left = max_nodes - search->nodes;
     int64_t share = NODES_OF_A_ROUND * luby(round / 2 + 1);
     if (left <= 0 || search->no_memory || exact_clock() > search->deadline) break;
-    if (search->cancel != NULL && *search->cancel != 0) break;
+    if (exact_is_cancelled(search->cancel)) break;
     search->node_limit = search->nodes + (share < left ? share : left);
     prefer(search, round);
     exact_mark_all(search);
@@ -319,8 +319,8 @@ static void reset_rest(exact_search* search) {
   }
 }
 
-exact_status exact_solve(exact_search* search, int64_t capacity, int64_t max_nodes, int64_t deadline,
-                         const volatile int* cancel, int64_t* offsets) {
+exact_status exact_solve(exact_search* search, int64_t capacity, int64_t max_nodes, int64_t deadline, const int* cancel,
+                         int64_t* offsets) {
   search->no_memory = false;
   if (!start(search)) return EXACT_NO_MEMORY;
   search->capacity = capacity;

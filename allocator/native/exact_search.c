@@ -28,7 +28,7 @@ int64_t exact_nodes(const exact_search* search) { return search->nodes; }
 static bool out_of_budget(exact_search* search) {
   if (++search->nodes > search->node_limit || search->no_memory) return true;
   if (search->nodes % 32 != 0) return false;
-  return (search->cancel != NULL && *search->cancel != 0) || exact_clock() > search->deadline;
+  return exact_is_cancelled(search->cancel) || exact_clock() > search->deadline;
 }
 
 static uint64_t mix(uint64_t bits) {

@@ -76,12 +76,16 @@ struct exact_search {
   int64_t nodes;
   int64_t node_limit;
   int64_t deadline;
-  const volatile int* cancel;
+  const int* cancel;
   bool no_memory;
   uint64_t random;
   void** owned;  // memory to free in the end
   int n_owned;
 };
+
+static inline bool exact_is_cancelled(const int* cancel) {
+  return cancel != NULL && __atomic_load_n(cancel, __ATOMIC_RELAXED) != 0;
+}
 
 static inline int64_t exact_align(int64_t value, int64_t step) { return (value + step - 1) & -step; }
 

@@ -55,7 +55,7 @@ static const char* walk_fault(const HeapCore* heap, HeapSums* sums) {
 static const char* lists_fault(const HeapCore* heap) {
   int64_t n_listed = 0;
   for (uint32_t ring = 0; ring < HEAP_BINS; ring++) {
-    bool marked = heap->classes[ring / 32] >> (ring % 32) & 1;
+    bool marked = heap->classes[ring / 64] >> (ring % 64) & 1;
     REQUIRE(marked == (heap->links[ring].next != ring));
     for (uint32_t link = heap->links[ring].next; link != ring; link = heap->links[link].next) {
       const HeapNode* range = &heap->nodes[link - HEAP_RINGS];
@@ -65,9 +65,12 @@ static const char* lists_fault(const HeapCore* heap) {
       n_listed++;
     }
   }
-  for (int power = 0; power < HEAP_POWERS; power++) {
-    REQUIRE(heap->classes[power] == 0 || (heap->powers >> power & 1));
+  for (int word = 0; word < HEAP_WORDS; word++) {
+    REQUIRE(heap->classes[word] == 0 || (heap->words >> word & 1));
   }
+  REQUIRE(heap->classes[HEAP_WORDS - 1] == (uint64_t)1 << (HEAP_END_RING % 64));
+  REQUIRE(heap->links[HEAP_END_RING].next == HEAP_RINGS + HEAP_ENDS);
+  REQUIRE(heap->nodes[HEAP_ENDS].requested == HEAP_BEYOND && heap->nodes[HEAP_ENDS].size == INT64_MAX);
   REQUIRE(n_listed == heap_n_free(heap));
   return NULL;
 }

@@ -5,10 +5,7 @@
 
 #include "heap_bins.h"
 
-#define COLD __attribute__((noinline, cold))
-#define UNLIKELY(condition) __builtin_expect(condition, 0)
-
-enum { FIRST_CAPACITY = 64, LARGEST_CAPACITY = 1 << 30, SLACK_SHIFT = 4, MOST_NODES_TAKEN = 3, REPEATS = 64 };
+enum { FIRST_CAPACITY = 64, LARGEST_CAPACITY = 1 << 30, SLACK_SHIFT = 4, MOST_NODES_TAKEN = 3 };
 
 static inline int64_t align_up(int64_t value, int64_t alignment) { return (value + alignment - 1) & -alignment; }
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -81,6 +78,9 @@ static COLD int grow_nodes(HeapCore* heap, bool indexed) {
   heap->spare = spare;
   if (heap->capacity == 0) { /* the first call */
     for (uint32_t ring = 0; ring < HEAP_RINGS; ring++) links[ring] = (HeapLink){ring, ring};
+    links[HEAP_END_RING].next = HEAP_RINGS + HEAP_ENDS;
+    heap->classes[HEAP_END_RING / 64] = (uint64_t)1 << (HEAP_END_RING % 64);
+    heap->words = (uint32_t)1 << (HEAP_END_RING / 64);
   }
   memset(nodes + heap->capacity, 0, (capacity - heap->capacity) * sizeof *nodes);
   if (indexed && grow_index(heap, capacity) != HEAP_OK) return HEAP_NO_METADATA;
@@ -88,7 +88,8 @@ static COLD int grow_nodes(HeapCore* heap, bool indexed) {
     nodes[node].requested = HEAP_FREE;
     if (node >= HEAP_FIRST_NODE) spare[heap->n_spare++] = node;
   }
-  nodes[HEAP_ENDS].requested = 0; /* what lies beyond the ends is not free */
+  nodes[HEAP_ENDS].requested = HEAP_BEYOND;
+  nodes[HEAP_ENDS].size = INT64_MAX; /* ends a search, because anything fits, and is never the size asked for */
   heap->capacity = capacity;
   return HEAP_OK;
 }
@@ -106,9 +107,9 @@ static inline uint32_t insert_node(HeapCore* heap, int64_t offset, int64_t size,
   nodes[node].offset = offset;
   nodes[node].size = size;
   nodes[node].before = before;
-  nodes[node].after = after;
   nodes[before].after = node;
   nodes[after].before = node;
+  nodes[node].after = after;
   return node;
 }
 
@@ -139,15 +140,33 @@ void heap_destroy(HeapCore* heap) {
 
 /* ---- merge ---- */
 
-/* List a range that has been joined with its free neighbours, or lower top to its start. */
-static inline void finish_merge(HeapCore* heap, uint32_t node, uint32_t before, uint32_t after) {
+/* Take a free neighbour out of its list and drop its node; gives its size. */
+static inline int64_t absorb(HeapCore* heap, HeapNode* range, uint32_t neighbour) {
+  heap_unlist(heap, neighbour);
+  range->backed += heap->nodes[neighbour].backed;
+  heap->spare[heap->n_spare++] = neighbour;
+  return heap->nodes[neighbour].size;
+}
+
+/* Join a range that is neither live nor listed with its free neighbours and list it, or lower top to its start. */
+static INLINE void merge(HeapCore* heap, uint32_t node) {
   HeapNode *nodes = heap->nodes, *range = &nodes[node];
-  if (after != HEAP_ENDS) {
-    range->before = before;
-    range->after = after;
+  uint32_t before = range->before, after = range->after;
+  int64_t size = range->size;
+  if (nodes[before].requested == HEAP_FREE) {
+    size += absorb(heap, range, before);
+    range->offset = nodes[before].offset;
+    range->before = before = nodes[before].before;
     nodes[before].after = node;
+  }
+  if (nodes[after].requested == HEAP_FREE) {
+    size += absorb(heap, range, after);
+    range->after = after = nodes[after].after;
     nodes[after].before = node;
-    heap_list(heap, node);
+  }
+  if (after != HEAP_ENDS) {
+    range->size = size;
+    heap_list(heap, node, size);
     return;
   }
   nodes[before].after = HEAP_ENDS;
@@ -158,62 +177,13 @@ static inline void finish_merge(HeapCore* heap, uint32_t node, uint32_t before, 
   range->requested = HEAP_FREE;
 }
 
-/* Add a free neighbour to a range and drop its node. */
-static inline void absorb(HeapCore* heap, HeapNode* range, uint32_t neighbour) {
-  heap_unlist(heap, neighbour);
-  range->size += heap->nodes[neighbour].size;
-  range->backed += heap->nodes[neighbour].backed;
-  heap->spare[heap->n_spare++] = neighbour;
-}
-
-/* The same if it is free, without a branch; whether it is: 0 or ~0. Nothing is taken out of a list that is always empty
- * otherwise. */
-static inline uint32_t absorb_if_free(HeapCore* heap, HeapNode* range, uint32_t neighbour) {
-  const HeapNode* other = &heap->nodes[neighbour];
-  uint32_t found = -(uint32_t)(other->requested == HEAP_FREE);
-  int64_t wide = (int32_t)found;
-  uint32_t link = HEAP_EMPTY_RING ^ ((HEAP_EMPTY_RING ^ (HEAP_RINGS + neighbour)) & found);
-  uint32_t head = heap->links[link].previous;
-  uint32_t last = heap_ring_remove(heap->links, link);
-  heap->classes[head / 32 % HEAP_POWERS] &= ~(last << (head % 32)); /* nothing is cleared unless head is one */
-  range->size += other->size & wide;
-  range->backed += other->backed & wide;
-  heap->spare[heap->n_spare] = neighbour; /* beyond the end of the stack unless found */
-  heap->n_spare -= found;
-  return found;
-}
-
-/* Join a range that is neither live nor listed with its free neighbours. Where sizes repeat, what is free does too, and
- * the processor guesses branches right; where they do not, it guesses wrong half of the time, and this costs more. */
-static inline void merge(HeapCore* heap, uint32_t node) {
-  HeapNode *nodes = heap->nodes, *range = &nodes[node];
-  uint32_t before = range->before, after = range->after;
-  if (heap->repeats > 0) {
-    if (nodes[before].requested == HEAP_FREE) {
-      range->offset = nodes[before].offset;
-      absorb(heap, range, before);
-      before = nodes[before].before;
-    }
-    if (nodes[after].requested == HEAP_FREE) {
-      absorb(heap, range, after);
-      after = nodes[after].after;
-    }
-  } else {
-    int64_t size = range->size;
-    uint32_t found = absorb_if_free(heap, range, before);
-    range->offset -= range->size - size;
-    before ^= (before ^ nodes[before].before) & found;
-    found = absorb_if_free(heap, range, after);
-    after ^= (after ^ nodes[after].after) & found;
-  }
-  finish_merge(heap, node, before, after);
-}
-
-void heap_settle(HeapCore* heap) {
+static INLINE void settle_pending(HeapCore* heap) {
   uint32_t node = heap->pending;
   heap->pending = HEAP_ENDS;
   if (node != HEAP_ENDS) merge(heap, node);
 }
+
+void heap_settle(HeapCore* heap) { settle_pending(heap); }
 
 /* ---- alloc ---- */
 
@@ -253,7 +223,7 @@ static inline void split(HeapCore* heap, uint32_t node, int64_t size) {
   range->size = size;
   uint32_t after = insert_node(heap, range->offset + size, rest, node);
   heap->nodes[after].backed = backed;
-  heap_list(heap, after);
+  heap_list(heap, after, rest);
 }
 
 static inline uint32_t cut_front(HeapCore* heap, uint32_t node, int64_t size) {
@@ -272,7 +242,7 @@ static uint32_t carve(HeapCore* heap, uint32_t node, int64_t start, int64_t size
   heap->nodes[rest].backed = smaller(range->backed, range->size - lead);
   range->size = lead;
   range->backed -= heap->nodes[rest].backed;
-  heap_list(heap, node);
+  heap_list(heap, node, lead);
   split(heap, rest, size);
   return rest;
 }
@@ -303,12 +273,12 @@ static uint32_t bump_aligned(HeapCore* heap, int64_t size, int64_t alignment) {
     heap->tail_backed -= heap->nodes[skipped].backed;
     heap->top = start;
     heap->extent = larger(heap->extent, start);
-    heap_list(heap, skipped);
+    heap_list(heap, skipped, lead);
   }
   return bump(heap, size);
 }
 
-/* As place, for blocks that need more than the granule's alignment. */
+/* A place for a block that needs more than the granule's alignment. */
 static COLD uint32_t place_aligned(HeapCore* heap, int64_t size, int64_t alignment) {
   int64_t padding = alignment - heap->granule;
   for (int64_t needed = size; needed <= size + padding; needed += padding) {
@@ -318,21 +288,6 @@ static COLD uint32_t place_aligned(HeapCore* heap, int64_t size, int64_t alignme
     if (start - heap->nodes[node].offset <= heap->nodes[node].size - size) return carve(heap, node, start, size);
   }
   return bump_aligned(heap, size, alignment);
-}
-
-/* A range of `size` bytes, neither free nor live yet, or HEAP_ENDS. */
-static inline uint32_t place(HeapCore* heap, int64_t size) {
-  uint32_t node = heap->pending;
-  heap->pending = HEAP_ENDS;
-  if (heap->nodes[node].size == size) { /* never so without a pending one, because the node of the ends has size 0 */
-    heap->occupied += size;
-    heap->repeats = REPEATS;
-    return node;
-  }
-  heap->repeats -= heap->repeats > 0;
-  if (node != HEAP_ENDS) merge(heap, node);
-  node = heap_fit(heap, size);
-  return node != HEAP_ENDS ? cut_front(heap, node, size) : bump(heap, size);
 }
 
 static inline HeapHandle failure(int status) { return (HeapHandle){0, (uint32_t)status}; }
@@ -347,24 +302,44 @@ static inline HeapHandle start_life(HeapCore* heap, uint32_t node, int64_t nbyte
   return (HeapHandle){node, block->generation};
 }
 
+/* A block in the best free range or at the top, after the range freed last has been merged. */
+static NOINLINE HeapHandle alloc_elsewhere(HeapCore* heap, int64_t nbytes, int64_t size) {
+  settle_pending(heap);
+  uint32_t node = heap_take(heap, size);
+  if (node == HEAP_ENDS) return start_life(heap, bump(heap, size), nbytes);
+  split(heap, node, size);
+  return start_life(heap, node, nbytes);
+}
+
 /* Alignments, zero bytes, bad arguments, and tables to grow. */
 COLD HeapHandle heap_alloc_aligned(HeapCore* heap, int64_t nbytes, int64_t alignment) {
   if (nbytes < 0 || !is_power_of_two(alignment)) return failure(HEAP_BAD_ARGUMENT);
   if (nbytes > heap->limit || alignment > HEAP_LARGEST) return failure(HEAP_FULL);
   if (reserve_nodes(heap) != HEAP_OK) return failure(HEAP_NO_METADATA);
   int64_t size = align_up(nbytes + (nbytes == 0), heap->granule);
+  if (alignment <= heap->granule) return alloc_elsewhere(heap, nbytes, size);
   heap_settle(heap);
-  uint32_t node = alignment > heap->granule ? place_aligned(heap, size, alignment) : place(heap, size);
-  return start_life(heap, node, nbytes);
+  return start_life(heap, place_aligned(heap, size, alignment), nbytes);
 }
 
 HeapHandle heap_alloc(HeapCore* heap, int64_t nbytes) {
   bool simple = (uint64_t)(nbytes - 1) < (uint64_t)heap->limit && heap->n_spare >= MOST_NODES_TAKEN;
   if (UNLIKELY(!simple)) return heap_alloc_aligned(heap, nbytes, 1);
-  return start_life(heap, place(heap, align_up(nbytes, heap->granule)), nbytes);
+  int64_t size = align_up(nbytes, heap->granule);
+  uint32_t node = heap->pending;
+  if (heap->nodes[node].size != size) return alloc_elsewhere(heap, nbytes, size);
+  heap->pending = HEAP_ENDS;
+  heap->occupied += size;
+  return start_life(heap, node, nbytes);
 }
 
 /* ---- free ---- */
+
+/* The rest of heap_free if there is a range that was freed before. */
+static NOINLINE int merge_former(HeapCore* heap, uint32_t node) {
+  merge(heap, node);
+  return HEAP_OK;
+}
 
 int heap_free(HeapCore* heap, HeapHandle handle) {
   if (UNLIKELY(!heap_is_live(heap, handle))) return HEAP_NOT_LIVE;
@@ -380,10 +355,9 @@ int heap_free(HeapCore* heap, HeapHandle handle) {
   block->generation++;
   block->requested = HEAP_PENDING;
   block->backed = block->size;
-  uint32_t settled = heap->pending;
+  uint32_t former = heap->pending;
   heap->pending = handle.node;
-  if (settled != HEAP_ENDS) merge(heap, settled);
-  return HEAP_OK;
+  return former != HEAP_ENDS ? merge_former(heap, former) : HEAP_OK;
 }
 
 /* ---- resize ---- */
@@ -433,10 +407,10 @@ int heap_resize(HeapCore* heap, HeapHandle handle, int64_t nbytes) {
 }
 
 int64_t heap_largest_free(const HeapCore* heap) {
-  int power = HEAP_POWERS - 1;
-  while (power >= 0 && heap->classes[power] == 0) power--;
-  if (power < 0) return 0;
-  uint32_t head = (uint32_t)(power * 32 + 31 - __builtin_clz(heap->classes[power]));
+  int word = HEAP_BINS / 64 - 1;
+  while (word >= 0 && heap->classes[word] == 0) word--;
+  if (word < 0) return 0;
+  uint32_t head = (uint32_t)(word * 64 + 63 - __builtin_clzll(heap->classes[word]));
   int64_t largest = 0;
   for (uint32_t link = heap->links[head].next; link != head; link = heap->links[link].next) {
     largest = larger(largest, heap->nodes[link - HEAP_RINGS].size);

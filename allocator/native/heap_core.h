@@ -1,7 +1,7 @@
 /* Which ranges of a heap are free: good fit in constant time, on offsets only.
  *
  * Free ranges are kept in lists by size, 32 classes for each power of two, with a bitmap of the lists that are not
- * empty and a bitmap of the powers of two that have any (Masmano et al., TLSF: a new dynamic memory allocator for
+ * empty and a bitmap of its words that are not zero (Masmano et al., TLSF: a new dynamic memory allocator for
  * real-time systems, ECRTS 2004). The memory that is managed is never read or written, so it may belong to a device,
  * and a write past the end of a block cannot damage the heap. Not thread-safe: whoever owns a heap locks.
  *
@@ -23,14 +23,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HEAP_POWERS 64                  /* powers of two of sizes counted in granules */
-#define HEAP_BINS (HEAP_POWERS * 32)    /* size classes */
-#define HEAP_EMPTY_RING (HEAP_BINS - 1) /* a list that no size belongs to */
-#define HEAP_SCOPED_RING HEAP_BINS      /* the ring of scoped blocks */
-#define HEAP_RINGS (HEAP_BINS + 1)
+#define HEAP_WORDS 32                        /* of 64 size classes each; no size has one of the last word */
+#define HEAP_BINS (HEAP_WORDS * 64 - 64)     /* size classes */
+#define HEAP_END_RING (HEAP_WORDS * 64 - 1)  /* the class where every search for a larger one ends: leads to node 0 */
+#define HEAP_SCOPED_RING (HEAP_END_RING - 1) /* the ring of scoped blocks */
+#define HEAP_RINGS (HEAP_END_RING + 1)
 #define HEAP_LARGEST ((int64_t)1 << 61) /* limit of a heap in bytes, so that sums of two sizes fit 64 bits */
 #define HEAP_FREE (-1)                  /* HeapNode.requested of a range in a list, or of a spare node */
 #define HEAP_PENDING (-2)               /* of the range freed last, which the next call may want back as it is */
+#define HEAP_BEYOND (-3)                /* of node 0, which is neither free nor live */
 
 enum HeapStatus {
   HEAP_OK = 0,
@@ -88,10 +89,9 @@ typedef struct {
   uint32_t lowest_bin; /* of the granule, before this is subtracted */
   int bucket_bits;
 
-  uint64_t powers;               /* bit p: some list of power p is not empty, or was not when last looked for */
-  uint32_t classes[HEAP_POWERS]; /* bit c of word p: list 32 p + c is not empty */
-  uint32_t pending;              /* node of the range freed last, not yet merged with its neighbours; 0: none */
-  uint32_t repeats;              /* counts down since a block of the size freed last was asked for */
+  uint64_t classes[HEAP_WORDS]; /* bit c of word w: list 64 w + c is not empty, or is the end */
+  uint32_t words;               /* bit w: word w is not zero, or was not when last looked at */
+  uint32_t pending;             /* node of the range freed last, not yet merged with its neighbours; 0: none */
   uint32_t n_spare;
   uint32_t capacity; /* of nodes */
   HeapNode* nodes;
@@ -138,7 +138,7 @@ int64_t heap_largest_free(const HeapCore* heap);
 const char* heap_fault(const HeapCore* heap);
 
 static inline bool heap_is_live(const HeapCore* heap, HeapHandle handle) {
-  return handle.node > 0 && handle.node < heap->capacity && heap->nodes[handle.node].requested >= 0 &&
+  return handle.node < heap->capacity && heap->nodes[handle.node].requested >= 0 &&
          heap->nodes[handle.node].generation == handle.generation;
 }
 /* These two, and heap_largest_free, are exact after heap_settle. */

@@ -35,8 +35,8 @@ static void release_range(HeapCore* heap, HeapNode* node) {
 void heap_release_down_to(HeapCore* heap, int64_t goal) {
   if (heap->backed > goal) release_tail(heap);
   for (uint32_t ring = HEAP_BINS; ring-- > 0 && heap->backed > goal;) {
-    if ((ring & 31) == 31 && heap->classes[ring >> 5] == 0) {
-      ring -= 31;
+    if ((ring & 63) == 63 && heap->classes[ring >> 6] == 0) {
+      ring -= 63;
       continue;
     }
     for (uint32_t link = heap->links[ring].next; link != ring && heap->backed > goal; link = heap->links[link].next) {

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 __all__ = ["fold_batch_norms", "initialise", "layer_scales"]
@@ -46,9 +47,9 @@ def initialise(model: nn.Module, *inputs: Tensor, seed: int = 0) -> nn.Module:
         _draw(module, generator)
     hooks: list[Any] = []
     for module in model.modules():
-        if isinstance(module, nn.Linear | nn.Conv2d):
+        if _is_product(module):
             hooks.append(module.register_forward_hook(_unit_output))
-        elif isinstance(module, nn.BatchNorm2d):
+        elif isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
             hooks.append(module.register_forward_pre_hook(_take_statistics))
     try:
         with torch.no_grad():
@@ -59,11 +60,16 @@ def initialise(model: nn.Module, *inputs: Tensor, seed: int = 0) -> nn.Module:
     return model
 
 
+def _is_product(module: nn.Module) -> bool:
+    """Whether the layer multiplies with a matrix; GPT-2's ``Conv1D`` is a linear layer that `transformers` wrote."""
+    return isinstance(module, nn.Linear | _ConvNd) or type(module).__name__ == "Conv1D"
+
+
 def _draw(module: nn.Module, generator: torch.Generator) -> None:
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     if not isinstance(weight, Tensor):
         return
-    if isinstance(module, nn.Linear | nn.Conv2d | nn.Embedding):
+    if _is_product(module) or isinstance(module, nn.Embedding):
         weight.normal_(generator=generator)
     else:  # normalisation layers, whatever the library calls them
         weight.normal_(1.0, _SPREAD, generator=generator)
@@ -74,16 +80,18 @@ def _draw(module: nn.Module, generator: torch.Generator) -> None:
 def _unit_output(module: nn.Module, _inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
     bias = module.bias
     if isinstance(bias, Tensor):
-        bias = bias.reshape(-1, 1, 1) if isinstance(module, nn.Conv2d) else bias
+        bias = bias.reshape(-1, *[1] * len(module.kernel_size)) if isinstance(module, _ConvNd) else bias
         output = output - bias
-    scale = 1.0 / output.std()
     assert isinstance(module.weight, Tensor)
+    deviation = float(output.std())
+    scale = 1.0 / deviation if deviation > 0 else module.weight[0].numel() ** -0.5  # nothing but zeros came in
     module.weight.mul_(scale)
     return output * scale if bias is None else output * scale + bias
 
 
-def _take_statistics(module: nn.BatchNorm2d, inputs: tuple[Tensor, ...]) -> None:
-    variance, mean = torch.var_mean(inputs[0], dim=(0, 2, 3), correction=0)
+def _take_statistics(module: nn.BatchNorm1d | nn.BatchNorm2d, inputs: tuple[Tensor, ...]) -> None:
+    dims = [dim for dim in range(inputs[0].dim()) if dim != 1]
+    variance, mean = torch.var_mean(inputs[0], dim=dims, correction=0)
     assert module.running_mean is not None
     assert module.running_var is not None
     module.running_mean.copy_(mean)

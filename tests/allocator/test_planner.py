@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from etarena.allocator import RULES, OffsetPlanner, SizeOverflowError, find_faults, plan_offsets, verify
 
-MODELS = sorted((Path(__file__).parent / "data").glob("*.csv"))
+MODELS = sorted((Path(__file__).parent.parent / "data" / "models").glob("*.csv"))
 
 
 def read(path):

@@ -131,3 +131,23 @@ def test_a_loop_whose_number_of_rows_lowering_would_fix_is_refused():
         etarena.export(
             Map(), (torch.randn(4, 3), torch.randn(3)), dynamic_shapes={"rows": {0: DYNAMIC}, "offset": None}
         )
+
+
+@pytest.mark.parametrize(
+    "holds",
+    [
+        lambda x: x.sum() > 0,
+        lambda x: x.any(),
+        lambda x: bool((x == 1).all()),
+        lambda x: x.sum().item() > 1,
+        lambda x: x.argmax().item() == 1,
+        lambda x: x.long()[0] > 1,
+    ],
+)
+def test_a_python_branch_on_data_is_refused_not_decided(holds):
+    class Branching(nn.Module):
+        def forward(self, x):
+            return x + 1 if holds(x) else x - 1
+
+    with pytest.raises(etarena.ExportError, match="data-dependent"):
+        etarena.export(Branching(), (UP,), dynamic_shapes=({0: DYNAMIC},))

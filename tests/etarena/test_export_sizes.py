@@ -166,3 +166,24 @@ def test_exporting_leaves_torchs_settings_as_they_were():
     with pytest.raises(etarena.ExportError):
         etarena.export(Function(lambda self, x: torch.nonzero(x)), (torch.randn(5, 4),))
     assert (_config.backed_size_oblivious, ShapeEnv.evaluate_expr) == before
+
+
+def test_a_decoder_called_with_token_ids_alone_runs_any_batch_and_length():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        attn_implementation="eager",
+    )
+    model = LlamaForCausalLM(config).eval()
+    calls = [(torch.randint(50, size),) for size in ((3, 7), (1, 7), (1, 1), (2, 1), (5, 40))]
+    run_and_compare(
+        Function(lambda self, ids: self.model(ids, use_cache=False).logits, model=model),
+        (torch.randint(50, (4, 11)),),
+        shapes_of({0: DYNAMIC, 1: DYNAMIC}),
+        calls,
+    )

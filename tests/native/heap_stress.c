@@ -124,12 +124,32 @@ static void* work(void* seed) {
   return NULL;
 }
 
+/* Sizes, alignments and handles at the ends of what a heap takes. */
+static void check_extremes(void) {
+  HeapCore wide;
+  CHECK(heap_init(&wide, HEAP_LARGEST, 0, 1, true) == HEAP_OK);
+  HeapHandle small = heap_alloc(&wide, 1), half = heap_alloc_aligned(&wide, HEAP_LARGEST / 2, HEAP_LARGEST / 2);
+  CHECK(heap_offset(&wide, small) == 0 && heap_offset(&wide, half) == HEAP_LARGEST / 2);
+  CHECK(heap_status(heap_alloc_aligned(&wide, HEAP_LARGEST, HEAP_LARGEST)) == HEAP_FULL);
+  CHECK(heap_status(heap_alloc(&wide, HEAP_LARGEST / 2)) == HEAP_FULL && heap_fault(&wide) == NULL);
+  for (uint32_t generation = 0; generation < 4; generation++) {
+    CHECK(heap_free(&wide, (HeapHandle){0, generation}) == HEAP_NOT_LIVE);
+    CHECK(heap_free(&wide, (HeapHandle){wide.capacity, generation}) == HEAP_NOT_LIVE);
+  }
+  CHECK(heap_free(&wide, heap_alloc(&wide, -1)) == HEAP_NOT_LIVE);
+  CHECK(heap_free(&wide, small) == HEAP_OK && heap_free(&wide, half) == HEAP_OK);
+  HeapHandle all = heap_alloc(&wide, HEAP_LARGEST);
+  CHECK(heap_status(all) == HEAP_OK && heap_fault(&wide) == NULL && heap_free(&wide, all) == HEAP_OK);
+  heap_destroy(&wide);
+}
+
 int main(int argc, char** argv) {
   pthread_t threads[16];
   CHECK(argc == 3);
   n_steps = atoi(argv[1]);
   int n_threads = atoi(argv[2]);
   CHECK(n_threads > 0 && n_threads <= 16);
+  check_extremes();
   memory = mmap(NULL, CAPACITY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(memory != MAP_FAILED);
   CHECK(heap_init(&heap, CAPACITY, (int64_t)(uintptr_t)memory, 64, true) == HEAP_OK);

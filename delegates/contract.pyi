@@ -1,0 +1,5 @@
+__all__ = ["ScratchUser"]
+
+class ScratchUser:
+    @property
+    def backend(self) -> str: ...

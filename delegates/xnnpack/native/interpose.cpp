@@ -1,0 +1,309 @@
+// XNNPACK's scratch at addresses of ours, with the stock backend of the executorch wheel.
+//
+// Loaded with RTLD_GLOBAL before the XNNPACK library, whose calls between its own parts go through its procedure linkage
+// table: the functions defined here win. Each runtime made while a method loads gets a workspace object of its own. It
+// claims to be as large as the place it was given, so XNNPACK neither allocates nor clears nor moves one. What a shape
+// needs is learned by refusing the allocation that XNNPACK then asks for. Runtimes that others make are left alone.
+//
+// Only the workspace is scratch: operators keep other memory from reshape to reshape, which stays with malloc.
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "scratch.h"
+#include "xnnpack_abi.h"
+
+namespace etarena::xnnpack {
+namespace {
+
+struct Runtime {
+  Workspace* workspace = nullptr;
+  std::vector<Shape> shapes;  // of the inputs, as XNNPACK was told last
+  char* address = nullptr;
+  size_t room = 0;
+  bool reshaped = false;  // operators know `shapes`
+  bool planned = false;   // and their scratch lies at `address`
+};
+
+std::mutex mutex;
+std::unordered_map<void*, std::unique_ptr<Runtime>>& runtimes() {
+  static auto* map = new std::unordered_map<void*, std::unique_ptr<Runtime>>;  // outlives every static destructor
+  return *map;
+}
+
+thread_local std::vector<void*>* captured = nullptr;
+thread_local std::vector<uint32_t>* subgraph_inputs = nullptr;
+thread_local size_t* refused = nullptr;  // set: an aligned allocation is the workspace, and only its size is wanted
+
+// ---- XNNPACK's own functions
+
+template <typename F>
+F real(const char* symbol) {
+  const char* path = nullptr;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* out) {
+        if (strstr(info->dlpi_name, "libexecutorch_backend_xnnpack")) *static_cast<const char**>(out) = info->dlpi_name;
+        return 0;
+      },
+      &path);
+  void* const library = path == nullptr ? nullptr : dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
+  return reinterpret_cast<F>(library == nullptr ? nullptr : dlsym(library, symbol));
+}
+
+using RuntimeFn = int (*)(void*);
+using ReshapeValueFn = int (*)(void*, uint32_t, size_t, const size_t*);
+
+int real_plan(void* runtime) {
+  static const auto function = real<RuntimeFn>("xnn_plan_memory");
+  return function(runtime);
+}
+int real_reshape(void* runtime) {
+  static const auto function = real<RuntimeFn>("xnn_reshape_runtime");
+  return function(runtime);
+}
+int real_reshape_value(void* runtime, uint32_t id, size_t rank, const size_t* dims) {
+  static const auto function = real<ReshapeValueFn>("xnn_reshape_external_value");
+  return function(runtime, id, rank, dims);
+}
+
+// ---- the allocator XNNPACK gets
+
+void* plain(void*, size_t size) { return malloc(size); }
+void* again(void*, void* pointer, size_t size) { return realloc(pointer, size); }
+void release(void*, void* pointer) { free(pointer); }
+void* aligned(void*, size_t alignment, size_t size) {
+  if (refused != nullptr) {
+    *refused = size;
+    return nullptr;
+  }
+  void* pointer = nullptr;
+  return posix_memalign(&pointer, alignment, size) == 0 ? pointer : nullptr;
+}
+const Allocator allocator = {nullptr, plain, again, release, aligned, release};
+bool initialized = false;
+
+// ---- our runtimes
+
+Runtime* find(void* runtime) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto found = runtimes().find(runtime);
+  return found == runtimes().end() ? nullptr : found->second.get();
+}
+
+bool same(const Shape& shape, size_t rank, const size_t* dims) {
+  return shape.dims.size() == rank && memcmp(shape.dims.data(), dims, rank * sizeof(size_t)) == 0;
+}
+
+void remember(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
+  for (Shape& shape : known->shapes) {
+    if (shape.id != id) continue;
+    if (!same(shape, rank, dims)) {
+      shape.dims.assign(dims, dims + rank);
+      known->reshaped = known->planned = false;
+    }
+    return;
+  }
+  known->shapes.push_back({id, {dims, dims + rank}});
+  known->reshaped = known->planned = false;
+}
+
+// Reshapes the operators unless they know the shapes. Memory is planned afterwards, by plan().
+int reshape(void* runtime, Runtime* known) {
+  if (known->reshaped) return kSuccess;
+  known->planned = false;
+  const int status = real_reshape(runtime);
+  known->reshaped = status == kSuccess;
+  return status;
+}
+
+// Bytes of scratch: plans once with an allocation that is refused. XNNPACK asks for none if it needs none.
+int needed(void* runtime, Runtime* known, size_t* nbytes) {
+  *nbytes = 0;
+  known->planned = false;
+  known->workspace->data = nullptr;
+  known->workspace->size = 0;
+  refused = nbytes;
+  const int status = real_plan(runtime);
+  refused = nullptr;
+  return status == kOutOfMemory && *nbytes > 0 ? static_cast<int>(kSuccess) : status;
+}
+
+int plan(void* runtime, Runtime* known) {
+  if (known->planned) return kSuccess;
+  size_t nbytes = 0;
+  int status = needed(runtime, known, &nbytes);
+  if (status != kSuccess) return status;
+  if (nbytes > known->room) return kOutOfMemory;
+  if (nbytes > 0) {
+    known->workspace->data = known->address;
+    known->workspace->size = known->room;
+    status = real_plan(runtime);
+  }
+  known->planned = status == kSuccess;
+  return status;
+}
+
+int set_shapes(void* runtime, Runtime* known, const std::vector<Shape>& shapes) {
+  for (const Shape& shape : shapes) {
+    const int status = real_reshape_value(runtime, shape.id, shape.dims.size(), shape.dims.data());
+    if (status != kSuccess) return status;
+    remember(known, shape.id, shape.dims.size(), shape.dims.data());
+  }
+  return kSuccess;
+}
+
+// A workspace of XNNPACK's making, if it is what we take it for.
+Workspace* make_workspace() {
+  void* made = nullptr;
+  if (real<int (*)(void**)>("xnn_create_workspace")(&made) != kSuccess) return nullptr;
+  auto* const workspace = static_cast<Workspace*>(made);
+  const bool expected = workspace->data == nullptr && workspace->size == 0 && workspace->first_user == nullptr &&
+                        workspace->ref_count == 1;
+  if (expected) return workspace;
+  real<RuntimeFn>("xnn_release_workspace")(made);
+  return nullptr;
+}
+
+void note_input(uint32_t external_id, uint32_t flags) {
+  if (subgraph_inputs != nullptr && (flags & kExternalInput)) subgraph_inputs->push_back(external_id);
+}
+
+}  // namespace
+
+bool active() { return initialized; }
+
+void begin_capture() {
+  if (captured == nullptr) {
+    captured = new std::vector<void*>;
+    subgraph_inputs = new std::vector<uint32_t>;
+  }
+  captured->clear();
+  subgraph_inputs->clear();
+}
+
+std::vector<void*> end_capture() {
+  if (captured == nullptr) return {};
+  const std::vector<void*> made = *captured;
+  delete captured;
+  delete subgraph_inputs;
+  captured = nullptr;
+  subgraph_inputs = nullptr;
+  return made;
+}
+
+std::vector<uint32_t> inputs_of(void* runtime) {
+  std::vector<uint32_t> ids;
+  if (const Runtime* const known = find(runtime)) {
+    for (const Shape& shape : known->shapes) ids.push_back(shape.id);
+  }
+  return ids;
+}
+
+int measure(void* runtime, const std::vector<Shape>& shapes, size_t* nbytes) {
+  Runtime* const known = find(runtime);
+  *nbytes = 0;
+  if (known == nullptr) return kInvalidState;
+  int status = set_shapes(runtime, known, shapes);
+  if (status == kSuccess) status = reshape(runtime, known);
+  if (status == kSuccess) status = needed(runtime, known, nbytes);
+  return status;
+}
+
+int place(void* runtime, const std::vector<Shape>& shapes, char* address, size_t nbytes) {
+  Runtime* const known = find(runtime);
+  if (known == nullptr) return kInvalidState;
+  int status = set_shapes(runtime, known, shapes);
+  if (status != kSuccess) return status;
+  if (known->address != address || known->room != nbytes) known->planned = false;
+  known->address = address;
+  known->room = nbytes;
+  status = reshape(runtime, known);
+  return status == kSuccess ? plan(runtime, known) : status;
+}
+
+}  // namespace etarena::xnnpack
+
+// ---- the functions that take XNNPACK's place
+
+using namespace etarena::xnnpack;
+#define INTERPOSED extern "C" __attribute__((visibility("default")))
+
+INTERPOSED int xnn_initialize(const Allocator* given) {
+  if (given == nullptr) initialized = true;
+  return real<int (*)(const Allocator*)>("xnn_initialize")(given == nullptr ? &allocator : given);
+}
+
+INTERPOSED int xnn_define_tensor_value(void* subgraph, int datatype, size_t rank, const size_t* dims, const void* data,
+                                       uint32_t external_id, uint32_t flags, uint32_t* id) {
+  note_input(external_id, flags);
+  static const auto function =
+      real<int (*)(void*, int, size_t, const size_t*, const void*, uint32_t, uint32_t, uint32_t*)>(
+          "xnn_define_tensor_value");
+  return function(subgraph, datatype, rank, dims, data, external_id, flags, id);
+}
+
+INTERPOSED int xnn_define_quantized_tensor_value(void* subgraph, int datatype, int32_t zero_point, float scale,
+                                                 size_t rank, const size_t* dims, const void* data,
+                                                 uint32_t external_id, uint32_t flags, uint32_t* id) {
+  note_input(external_id, flags);
+  static const auto function =
+      real<int (*)(void*, int, int32_t, float, size_t, const size_t*, const void*, uint32_t, uint32_t, uint32_t*)>(
+          "xnn_define_quantized_tensor_value");
+  return function(subgraph, datatype, zero_point, scale, rank, dims, data, external_id, flags, id);
+}
+
+INTERPOSED int xnn_create_runtime_v4(void* subgraph, void* cache, void* workspace, void* threads, uint32_t flags,
+                                     void** out) {
+  const auto create = real<int (*)(void*, void*, void*, void*, uint32_t, void**)>("xnn_create_runtime_v4");
+  Workspace* const own = captured != nullptr && initialized ? make_workspace() : nullptr;
+  const int status = create(subgraph, cache, own == nullptr ? workspace : own, threads, flags, out);
+  if (own != nullptr && status == kSuccess) {
+    auto known = std::make_unique<Runtime>();
+    known->workspace = own;
+    for (const uint32_t id : *subgraph_inputs) known->shapes.push_back({id, {}});
+    const std::lock_guard<std::mutex> lock(mutex);
+    runtimes()[*out] = std::move(known);
+  }
+  if (captured != nullptr) {
+    if (status == kSuccess) captured->push_back(own == nullptr ? nullptr : *out);
+    subgraph_inputs->clear();
+  }
+  if (own != nullptr) real<RuntimeFn>("xnn_release_workspace")(own);  // the runtime keeps it
+  return status;
+}
+
+INTERPOSED int xnn_delete_runtime(void* runtime) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    const auto found = runtimes().find(runtime);
+    if (found != runtimes().end()) {
+      found->second->workspace->data = nullptr;  // not XNNPACK's to free
+      runtimes().erase(found);
+    }
+  }
+  return real<RuntimeFn>("xnn_delete_runtime")(runtime);
+}
+
+INTERPOSED int xnn_reshape_external_value(void* runtime, uint32_t id, size_t rank, const size_t* dims) {
+  const int status = real_reshape_value(runtime, id, rank, dims);
+  if (status != kSuccess) return status;
+  if (Runtime* const known = find(runtime)) remember(known, id, rank, dims);
+  return status;
+}
+
+INTERPOSED int xnn_reshape_runtime(void* runtime) {
+  Runtime* const known = find(runtime);
+  if (known == nullptr) return real_reshape(runtime);
+  const int status = reshape(runtime, known);
+  return status == kSuccess ? plan(runtime, known) : status;
+}
+
+INTERPOSED int xnn_plan_memory(void* runtime) {
+  return find(runtime) == nullptr ? real_plan(runtime) : static_cast<int>(kSuccess);  // plan() does it after the reshape
+}
