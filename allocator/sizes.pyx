@@ -9,7 +9,7 @@ built.
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.math cimport ceil, floor, fmax, fmin, isfinite, nearbyint, pow, sqrt, trunc
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
 from .checked cimport (
@@ -350,6 +350,46 @@ cdef class SizeProgram:
             out += 1
             step += 1
         return 0
+
+
+    cdef int evaluate_known(self, int64_t* registers, uint8_t* known) except -1 nogil:
+        cdef int i, status, operands
+        cdef bint ready
+        cdef int64_t* out = registers + self.n_symbols
+        cdef Instruction* step = self.code
+        for i in range(self.n_symbols):
+            if not known[i]:
+                registers[i] = 0
+        for i in range(self.n_instructions):
+            operands = arity(step.opcode)
+            ready = operands < 1 or known[step.a]
+            if operands == 3:               # the branch that is not chosen need not be known
+                ready = known[step.c] and known[step.a if registers[step.c] != 0 else step.b]
+            elif operands == 2:
+                ready = ready and known[step.b]
+            known[self.n_symbols + i] = ready
+            out[0] = 0
+            if operands == 0:
+                out[0] = step.a
+            elif ready:
+                if step.opcode < OP_FCONST:
+                    status = integer_step(step.opcode, registers[step.a], registers[step.b], registers[step.c], out)
+                else:
+                    status = double_step(step.opcode, registers[step.a], registers[step.b], out)
+                if status != 0:
+                    raise_failure(status, i, step.opcode, registers[step.a], registers[step.b])
+            out += 1
+            step += 1
+        return 0
+
+
+cdef inline int arity(int opcode) noexcept nogil:
+    """How many operands an instruction has."""
+    if opcode == OP_CONST or opcode == OP_FCONST:
+        return 0
+    if opcode == OP_NOT or opcode == OP_TOFLOAT or opcode == OP_FSQRT or opcode >= OP_TRUNC:
+        return 1
+    return 3 if opcode == OP_WHERE else 2
 
 
 cdef int raise_failure(int status, int position, int opcode, int64_t a, int64_t b) except -1 with gil:

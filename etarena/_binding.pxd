@@ -7,6 +7,26 @@ from etarena.allocator.planner cimport OffsetPlanner
 from etarena.allocator.sizes cimport SizeProgram
 
 
+cdef struct Move:
+    int64_t source                      # offset; with `saved`, in the buffer for what waits
+    int64_t target
+    int64_t nbytes
+    int32_t role                        # MOVE, or SAVE (from its place to the side) and RESTORE
+
+
+cdef int64_t now_ns() noexcept nogil
+
+cdef enum:                              # Move.role
+    MOVE = 0
+    SAVE = 1
+    RESTORE = 2
+
+cdef enum:                              # BoundShape.ready
+    UNKNOWN = 0
+    READY = 1
+    BOUNDED = 2
+
+
 cdef class BoundShape:
     """Everything that depends on the input shapes alone; sizes and places never change once made."""
 
@@ -19,6 +39,21 @@ cdef class BoundShape:
     cdef readonly int64_t output_bytes
     cdef readonly int64_t plan_ns
     cdef object search                  # AnytimePlanner that looks for a lower peak; None before it is wanted
+    # Of methods in which data tells sizes. A stage begins where data tells something; a call goes from stage to stage.
+    cdef vector[int64_t] registers      # as far as they are known
+    cdef vector[uint8_t] known          # of each register
+    cdef vector[uint8_t] ready          # of each value: whether its sizes are known
+    cdef vector[int32_t] changed        # values with another size or place than in the stage before
+    cdef vector[int32_t] appeared       # owners of outputs whose sizes are known from here on
+    cdef vector[Move] moves             # what must be copied to its new place, in this order
+    cdef readonly int64_t run_peak      # largest peak of all stages up to this one
+    cdef readonly int64_t run_bound     # largest lower bound of all stages up to this one
+    cdef readonly int64_t run_plan_ns
+    cdef readonly int64_t moved_bytes   # up to here
+    cdef int64_t aside_bytes            # largest sum of what the moves put aside
+    cdef readonly int stage             # 0 for the first
+    cdef dict following                 # (position, told numbers) -> the stage that begins there
+    cdef size_t tree_bytes              # of the stages that follow a first one
     cdef size_t footprint(self) noexcept
 
 
@@ -46,14 +81,24 @@ cdef class ShapeBinder:
     cdef int state_start                # where their lengths begin in the key
     cdef vector[int64_t] last_sizes     # bytes of the planned buffers of the last plan, and that plan
     cdef BoundShape last_plan
+    cdef readonly bint in_stages        # data tells some sizes while the method runs
+    cdef vector[uint8_t] told           # of each symbol: whether data tells it
+    cdef vector[int32_t] bounded        # of each dimension: register with its bound until it is told; -1
+    cdef vector[int32_t] crossing       # planned buffers that live across a stop, longest life first
+    cdef vector[int32_t] guards         # registers
 
+    cdef int expect_discoveries(self) except -1
     cdef BoundShape bind(self, const int64_t* key)
+    cdef int evaluate(self, BoundShape bound, const vector[int64_t]& symbols, const vector[uint8_t]& known) except -1
     cdef int check_inputs(self, const int64_t* key, const int64_t* registers) except -1
     cdef int find_symbols(self, const int64_t* key, int64_t* symbols) except -1
     cdef int find_lengths(self, const int64_t* key, int64_t* symbols) except -1
-    cdef int check_lengths(self, const int64_t* key, const int64_t* registers) except -1
-    cdef int measure(self, BoundShape bound, const int64_t* registers) except -1
+    cdef int check_lengths(self, const int64_t* key, BoundShape bound) except -1
+    cdef int measure(self, BoundShape bound) except -1
+    cdef int measure_value(self, BoundShape bound, int position) except -1
+    cdef void leave_out(self, BoundShape bound, int position) noexcept
+    cdef int64_t largest_live(self, BoundShape bound)
     cdef int place(self, BoundShape bound) except -1
     cdef BoundShape improved(self, BoundShape bound)
-    cdef object sizes_text(self, const int64_t* registers)
-    cdef object too_large(self, int position, const int64_t* registers)
+    cdef object sizes_text(self, BoundShape bound)
+    cdef object too_large(self, int position, BoundShape bound)

@@ -1,7 +1,7 @@
 # distutils: language = c++
 """From input shapes to a bound plan: symbols, sizes, bytes, offsets."""
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
@@ -11,6 +11,7 @@ from etarena.allocator.sizes cimport SizeProgram
 from .allocator import AnytimePlanner
 from .allocator import plan as plan_section
 from .allocator.errors import PlanError, ShapeError, SizeOverflowError
+from .allocator.plan import Teller
 from .dtypes import ITEM_BYTES
 
 cdef int64_t LARGEST_BYTES = <int64_t> 1 << 62
@@ -26,10 +27,17 @@ cdef int64_t now_ns() noexcept nogil:
     return <int64_t> moment.tv_sec * 1_000_000_000 + moment.tv_nsec
 
 
+cdef inline bint is_known(BoundShape bound, int register) noexcept:
+    return bound.known.size() == 0 or bound.known[register]
+
+
 cdef class BoundShape:
     cdef size_t footprint(self) noexcept:
         """Bytes this object keeps, for the cache's limit."""
-        return 4 * self.sizes.size() + 8 * (self.nbytes.size() + self.offsets.size() + self.grown.size()) + 256
+        cdef size_t numbers = self.nbytes.size() + self.offsets.size() + self.registers.size() + 4 * self.moves.size()
+        cdef size_t flags = self.known.size() + self.ready.size()
+        numbers += self.grown.size()
+        return 4 * (self.sizes.size() + self.changed.size()) + 8 * numbers + flags + self.tree_bytes + 512
 
 
 cdef class ShapeBinder:
@@ -88,6 +96,28 @@ cdef class ShapeBinder:
                 self.grows[state.value] = <int> self.growing.size()
                 self.growing.push_back(position)
                 self.key_length += 1
+        for guard in section.guards:
+            self.guards.push_back(guard.register)
+        self.expect_discoveries()
+
+    cdef int expect_discoveries(self) except -1:
+        """Note which sizes are unknown when a call begins, and what lives across the stops at which they are told."""
+        stops = set()
+        self.told.assign(len(self.section.symbols), 0)
+        self.bounded.assign(self.registers.size(), -1)
+        for discovery in self.section.discoveries:
+            if discovery.teller == Teller.STATE_LENGTH:
+                continue
+            self.in_stages = True
+            self.told[discovery.symbol] = 1
+            stops.add(discovery.instruction + (discovery.teller != Teller.COUNT_NONZERO))
+            if discovery.teller == Teller.SIZE and discovery.upper >= 0:
+                self.bounded[self.start[discovery.value] + discovery.dim] = discovery.upper
+        lives = [(self.first[i] - self.last[i], i) for i in range(<int> self.planned.size())
+                 if any(self.first[i] < stop < self.last[i] for stop in stops)]
+        for _, i in sorted(lives):
+            self.crossing.push_back(i)
+        return 0
 
     cdef BoundShape bind(self, const int64_t* key):
         """Plan for one set of sizes: the dimensions of all tensor inputs and int symbols, and the lengths of caches.
@@ -102,18 +132,39 @@ cdef class ShapeBinder:
         cdef int64_t begin = now_ns()
         cdef vector[int64_t] registers
         cdef BoundShape bound = BoundShape.__new__(BoundShape)
+        cdef vector[uint8_t] known
+        cdef int symbol
         registers.resize(max(self.program.n_registers, 1))
         self.find_symbols(key, registers.data())
         self.find_lengths(key, registers.data())
-        # The program writes all registers, symbols included: give it its own copy of the symbols.
-        cdef vector[int64_t] symbols = registers
-        self.program.evaluate_into(symbols.data(), registers.data())
-        self.check_inputs(key, registers.data())
-        self.check_lengths(key, registers.data())
-        self.measure(bound, registers.data())
+        if self.in_stages:
+            known.assign(registers.size(), 1)
+            for symbol in range(<int> self.told.size()):
+                known[symbol] = not self.told[symbol]
+        self.evaluate(bound, registers, known)
+        self.check_inputs(key, bound.registers.data())
+        self.check_lengths(key, bound)
+        self.measure(bound)
         self.place(bound)
-        bound.plan_ns = now_ns() - begin
+        bound.run_peak = bound.peak
+        bound.run_bound = self.largest_live(bound) if self.in_stages else bound.lower_bound
+        bound.plan_ns = bound.run_plan_ns = now_ns() - begin
         return bound
+
+    cdef int evaluate(self, BoundShape bound, const vector[int64_t]& symbols, const vector[uint8_t]& known) except -1:
+        """Fill the registers from the symbols, as far as they are known, and check the guards that can be decided."""
+        cdef int i
+        bound.registers, bound.known = symbols, known
+        if self.in_stages:
+            self.program.evaluate_known(bound.registers.data(), bound.known.data())
+        else:
+            # The program writes all registers, symbols included: it reads them from the caller's copy.
+            self.program.evaluate_into(symbols.data(), bound.registers.data())
+        for i in range(<int> self.guards.size()):
+            if bound.registers[self.guards[i]] == 0 and is_known(bound, self.guards[i]):
+                text = self.section.guards[i].text
+                raise ShapeError(f"these sizes break a condition of the model: {text}{self.sizes_text(bound)}")
+        return 0
 
     cdef int find_symbols(self, const int64_t* key, int64_t* symbols) except -1:
         cdef int64_t size, number
@@ -136,7 +187,7 @@ cdef class ShapeBinder:
         """Symbols that the lengths of growing states tell."""
         cdef int64_t number, length
         for discovery in self.section.discoveries:
-            if discovery.teller != plan_section.Teller.STATE_LENGTH:
+            if discovery.teller != Teller.STATE_LENGTH:
                 continue
             state = self.section.states[discovery.value]
             length = key[self.state_start + self.grows[state.value]]
@@ -150,14 +201,14 @@ cdef class ShapeBinder:
             symbols[discovery.symbol] = number
         return 0
 
-    cdef int check_lengths(self, const int64_t* key, const int64_t* registers) except -1:
+    cdef int check_lengths(self, const int64_t* key, BoundShape bound) except -1:
         """Every growing state must have the length that the method's `past` says."""
         cdef int i
         cdef int64_t length, expected
         for i in range(<int> self.growing.size()):
             state = self.section.states[self.growing[i]]
             length = key[self.state_start + i]
-            expected = registers[self.registers[self.start[state.value] + state.dim]]
+            expected = bound.registers[self.registers[self.start[state.value] + state.dim]]
             if length != expected:
                 raise ShapeError(
                     f"state {state.name!r} holds {length} entries in dimension {state.dim}, but past says {expected}: "
@@ -180,48 +231,83 @@ cdef class ShapeBinder:
                     raise ShapeError(
                         f"{self.place_name(position, d)} is {actual}, but must be {expected}{self.reason(value, d)}"
                     )
-        for guard in self.section.guards:
-            if registers[guard.register] == 0:
-                sizes = self.sizes_text(registers)
-                raise ShapeError(f"the input sizes break a condition of the model: {guard.text}{sizes}")
         return 0
 
-    cdef int measure(self, BoundShape bound, const int64_t* registers) except -1:
-        """Sizes and bytes of every value."""
-        cdef int position, i, d
-        cdef int64_t size, count, stride
-        bound.sizes.resize(self.registers.size())
-        bound.nbytes.resize(self.rank.size())
+    cdef int measure(self, BoundShape bound) except -1:
+        """Sizes and bytes of every value; those of values that are not known yet stay 0."""
+        cdef int position, owner
+        bound.sizes.assign(self.registers.size(), 0)
+        bound.nbytes.assign(self.rank.size(), 0)
+        bound.ready.assign(self.rank.size(), READY)
         for position in range(<int> self.rank.size()):
-            count = self.item_bytes[position]
-            stride = 1
-            for i in range(self.rank[position]):
-                size = registers[self.registers[self.start[position] + i]]
-                if size < 0:
-                    raise ShapeError(
-                        f"value {self.section.values[position].name!r} would have size {size} in dimension {i}: "
-                        f"the input is too small for the model{self.sizes_text(registers)}"
-                    )
-                if size > INT32_MAX or (size > 0 and count > LARGEST_BYTES // size):
-                    raise self.too_large(position, registers)
-                bound.sizes[self.start[position] + i] = <int32_t> size
-                count *= size
-            for i in range(self.rank[position] - 1, 0, -1):
-                d = self.dim_orders[self.start[position] + i]
-                stride *= max(bound.sizes[self.start[position] + d], 1)
-                if stride > INT32_MAX:
-                    raise self.too_large(position, registers)
-            bound.nbytes[position] = count
+            bound.ready[position] = self.measure_value(bound, position)
             if self.storage[position] == position and self.kind[position] == OUTPUT:
-                bound.output_bytes += count
+                bound.output_bytes += bound.nbytes[position]
         bound.grown.assign(self.growing.size(), 0)
         for position in range(<int> self.rank.size()):
-            i = self.grows[self.storage[position]]
-            if i >= 0:
-                bound.grown[i] = max(bound.grown[i], bound.nbytes[position])
-            elif bound.nbytes[position] > bound.nbytes[self.storage[position]]:
+            owner = self.storage[position]
+            if bound.ready[position] == UNKNOWN or bound.ready[owner] == UNKNOWN:
+                self.leave_out(bound, position)
+            elif self.grows[owner] >= 0:
+                bound.grown[self.grows[owner]] = max(bound.grown[self.grows[owner]], bound.nbytes[position])
+            elif bound.nbytes[position] > bound.nbytes[owner]:
                 raise PlanError(f"values[{position}].storage: the value is larger than the memory it shares")
         return 0
+
+    cdef int measure_value(self, BoundShape bound, int position) except -1:
+        """Sizes and bytes of one value; gives whether they are known."""
+        cdef int i, d, register, where
+        cdef int state = READY
+        cdef int64_t size, stride = 1, count = self.item_bytes[position]
+        for i in range(self.rank[position]):
+            where = self.start[position] + i
+            register = self.registers[where]
+            if not is_known(bound, register):
+                register = self.bounded[where]
+                state = BOUNDED
+                if register < 0 or not is_known(bound, register):
+                    return UNKNOWN
+            size = bound.registers[register]
+            if size < 0:
+                raise ShapeError(
+                    f"value {self.section.values[position].name!r} would have size {size} in dimension {i}: "
+                    f"the sizes are too small for the model{self.sizes_text(bound)}"
+                )
+            if size > INT32_MAX or (size > 0 and count > LARGEST_BYTES // size):
+                raise self.too_large(position, bound)
+            bound.sizes[where] = <int32_t> size
+            count *= size
+        for i in range(self.rank[position] - 1, 0, -1):
+            d = self.dim_orders[self.start[position] + i]
+            stride *= max(bound.sizes[self.start[position] + d], 1)
+            if stride > INT32_MAX:
+                raise self.too_large(position, bound)
+        bound.nbytes[position] = count
+        return state
+
+    cdef void leave_out(self, BoundShape bound, int position) noexcept:
+        """A value whose sizes are not known: empty, so that a kernel that wrote it too early would get an error."""
+        cdef int i
+        for i in range(self.rank[position]):
+            bound.sizes[self.start[position] + i] = 0
+        bound.nbytes[position] = 0
+        bound.ready[position] = UNKNOWN
+
+    cdef int64_t largest_live(self, BoundShape bound):
+        """Largest sum of planned bytes that live at one instruction, as far as their sizes are known exactly."""
+        cdef int i, owner
+        cdef int64_t live = 0, largest = 0
+        cdef vector[int64_t] change
+        change.assign(self.section.instructions + 1, 0)
+        for i in range(<int> self.planned.size()):
+            owner = self.planned[i]
+            if bound.ready[owner] == READY:
+                change[self.first[i]] += bound.nbytes[owner]
+                change[self.last[i]] -= bound.nbytes[owner]
+        for i in range(<int> change.size()):
+            live += change[i]
+            largest = max(largest, live)
+        return largest
 
     cdef int place(self, BoundShape bound) except -1:
         """Offsets of the planned buffers."""
@@ -231,15 +317,17 @@ cdef class ShapeBinder:
         bound.offsets.resize(max(count, 1))
         for i in range(count):
             sizes[i] = bound.nbytes[self.planned[i]]
-        if self.last_plan is not None and sizes == self.last_sizes:   # only caches became longer
+        if not self.in_stages and self.last_plan is not None and sizes == self.last_sizes:   # only caches became longer
             bound.offsets, bound.peak = self.last_plan.offsets, self.last_plan.peak
             bound.lower_bound = self.last_plan.lower_bound
             return 0
         self.last_plan = None
+        # What lives across a stop comes first and low, so that it need not move when the rest is planned again.
+        cdef vector[int32_t]* order = &self.crossing if self.in_stages else &self.preferred
         with nogil:
             self.planner.plan(
-                count, sizes.data(), self.first.data(), self.last.data(), self.preferred.data(),
-                <int> self.preferred.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
+                count, sizes.data(), self.first.data(), self.last.data(), order.data(), <int> order.size(),
+                bound.offsets.data(), &bound.peak, &bound.lower_bound,
             )
         self.last_plan, self.last_sizes = bound, sizes
         return 0
@@ -267,6 +355,7 @@ cdef class ShapeBinder:
             better.offsets[i] = plan.offsets[i]
         better.peak, better.lower_bound = plan.peak, bound.lower_bound
         better.output_bytes, better.plan_ns, better.search = bound.output_bytes, bound.plan_ns, bound.search
+        better.ready, better.run_peak, better.run_bound = bound.ready, plan.peak, bound.run_bound
         return better
 
     def place_name(self, int position, int dim):
@@ -282,14 +371,16 @@ cdef class ShapeBinder:
         opcode = self.section.size_code[register - len(self.section.symbols)][0]
         return "" if opcode == 0 else " (it follows from the other sizes)"
 
-    cdef object sizes_text(self, const int64_t* registers):
+    cdef object sizes_text(self, BoundShape bound):
         """List the symbols with their sizes, to end a message with."""
-        sizes = ", ".join(f"{symbol.name} = {registers[i]}" for i, symbol in enumerate(self.section.symbols))
+        sizes = ", ".join(
+            f"{symbol.name} = {bound.registers[i]}" for i, symbol in enumerate(self.section.symbols) if is_known(bound, i)
+        )
         return f" ({sizes})" if sizes else ""
 
-    cdef object too_large(self, int position, const int64_t* registers):
-        shape = [registers[self.registers[self.start[position] + i]] for i in range(self.rank[position])]
+    cdef object too_large(self, int position, BoundShape bound):
+        shape = [bound.registers[self.registers[self.start[position] + i]] for i in range(self.rank[position])]
         return SizeOverflowError(
             f"value {self.section.values[position].name!r} would have shape {shape}: ExecuTorch's sizes end at "
-            f"2**31 - 1 and bytes at 2**62; use smaller inputs{self.sizes_text(registers)}"
+            f"2**31 - 1 and bytes at 2**62; use smaller inputs{self.sizes_text(bound)}"
         )

@@ -7,6 +7,7 @@ from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
+from etarena._staged_run cimport StagedRun
 from etarena._states cimport StateKeeper
 from etarena.allocator.arena cimport Arena
 
@@ -22,6 +23,7 @@ cdef class PlannedMethod:
     cdef ShapeBinder binder
     cdef InputReader reader
     cdef OutputWriter writer
+    cdef StagedRun stages               # None when the input sizes determine all sizes
     cdef object cache                     # OrderedDict: key bytes -> BoundShape, least recently used first
     cdef size_t cached_bytes
     cdef readonly size_t cache_limit
@@ -40,11 +42,14 @@ cdef class PlannedMethod:
     cdef int64_t state_bytes_written      # by the last run
     cdef BoundShape last_bound
     cdef bint last_cached
+    cdef int64_t last_plan_ns
     cdef list last_copies
 
     cdef int load(self) except -1
     cdef int attach(self) except -1
     cdef BoundShape choose_plan(self)
+    cdef BoundShape run(self, BoundShape bound)
+    cdef int keep_within_limit(self) except -1
     cdef BoundShape better_plan(self, BoundShape bound)
     cdef int rebind(self, BoundShape bound) except -1
     cdef int point_inputs(self) except -1

@@ -15,6 +15,7 @@ from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
+from etarena._staged_run cimport StagedRun
 from etarena._states cimport StateKeeper
 
 from .allocator import plan as plan_section
@@ -97,6 +98,11 @@ cdef class PlannedMethod:
         self.keeper = StateKeeper(section, self.binder, growing)
         self.state_bytes = self.fixed_state_bytes + self.keeper.nbytes()
         self.native.mark_inputs_set()
+        self.stages = None
+        if self.binder.in_stages:
+            self.stages = StagedRun(
+                self.binder, self.native, self.writer, self.arena, self.labels, self.cache_limit // 2
+            )
         self.current = None
         self.failed = False
         return 0
@@ -152,10 +158,10 @@ cdef class PlannedMethod:
             if bound is not self.current:
                 self.rebind(bound)
             self.point_inputs()
-            self.keeper.place(self.native)
+            self.keeper.place(self.native, self.addresses)
             self.writer.point(bound, self.native, self.reader.held)
             try:
-                self.native.run(self.labels)
+                bound = self.run(bound)
             except BaseException:
                 self.failed = True   # tensors may be resized, loop counters and delegates half-way: load it all anew
                 raise
@@ -171,6 +177,25 @@ cdef class PlannedMethod:
             self.writer.drop()
             self.reader.forget()
             self.arena.leave()
+
+    cdef BoundShape run(self, BoundShape bound):
+        """Run with everything bound; gives the last stage."""
+        cdef BoundShape last
+        cdef size_t kept
+        if self.stages is None:
+            self.native.run(self.labels)
+            self.last_plan_ns = 0 if self.last_cached else bound.plan_ns
+            return bound
+        kept = bound.tree_bytes
+        self.current = None
+        last = self.stages.run(bound, self.addresses)
+        if last is bound:
+            self.current = bound
+        self.last_plan_ns = self.stages.plan_ns + (0 if self.last_cached else bound.plan_ns)
+        self.last_cached = self.last_plan_ns == 0
+        self.cached_bytes += bound.tree_bytes - kept
+        self.keep_within_limit()
+        return last
 
     def __call__(self, *args, **kwargs):
         """Run the method on positional inputs and inputs by name; nested lists, tuples and dicts are flattened."""
@@ -191,7 +216,7 @@ cdef class PlannedMethod:
 
     cdef BoundShape choose_plan(self):
         """Find the plan of the inputs just read: the current one, one from the cache, or a new one."""
-        cdef BoundShape bound, oldest
+        cdef BoundShape bound
         cdef size_t nbytes = self.binder.key_length * sizeof(int64_t)
         self.last_cached = True
         if self.current is not None and memcmp(self.reader.key.data(), self.current_key.data(), nbytes) == 0:
@@ -205,15 +230,21 @@ cdef class PlannedMethod:
         bound = self.binder.bind(self.reader.key.data())
         self.cache[key] = bound
         self.cached_bytes += bound.footprint()
+        self.keep_within_limit()
+        return bound
+
+    cdef int keep_within_limit(self) except -1:
+        """Drop the plans that were not used for the longest time."""
+        cdef BoundShape oldest
         while self.cached_bytes > self.cache_limit and len(self.cache) > 1:
             oldest = <BoundShape> self.cache.popitem(last=False)[1]
             self.cached_bytes -= oldest.footprint()
-        return bound
+        return 0
 
     cdef BoundShape better_plan(self, BoundShape bound):
         """The plan that a background search found for the inputs just read, or the one there is."""
         cdef BoundShape better
-        if bound.peak <= bound.lower_bound:
+        if bound.peak <= bound.lower_bound or self.stages is not None:
             return bound
         better = self.binder.improved(bound)
         if better is not bound:
@@ -338,9 +369,9 @@ cdef class PlannedMethod:
         if self.last_bound is None:
             return None
         return RunStats(
-            self.last_bound.peak, self.last_bound.lower_bound, self.last_bound.output_bytes, self.state_bytes, 0,
-            self.scratch_outside, 0 if self.last_cached else self.last_bound.plan_ns, bool(self.last_cached), 1,
-            tuple(self.last_copies), self.state_bytes_written,
+            self.last_bound.run_peak, self.last_bound.run_bound, self.last_bound.output_bytes, self.state_bytes, 0,
+            self.scratch_outside, self.last_plan_ns, bool(self.last_cached), self.last_bound.stage + 1,
+            tuple(self.last_copies), self.last_bound.moved_bytes, self.state_bytes_written,
         )
 
     @property

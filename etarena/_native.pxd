@@ -5,7 +5,7 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from etarena._runtime cimport TensorView
+from etarena._runtime cimport Probe, Stop, TensorView
 
 cdef extern from "runtime_guard.h" namespace "etarena" nogil:
     cdef cppclass Failure:
@@ -22,6 +22,13 @@ cdef extern from "plan_backend.h" namespace "etarena" nogil:
 
 cdef extern from "kernels.h" namespace "etarena" nogil:
     cbool register_cache_kernels() noexcept
+
+cdef extern from "told_numbers.h" namespace "etarena" nogil:
+    cdef enum StopKind "etarena::StopKind":
+        STOP_FAILED "etarena::StopKind::Failed"
+        STOP_DONE "etarena::StopKind::Done"
+        STOP_TOLD "etarena::StopKind::Told"
+        STOP_UNEVEN "etarena::StopKind::Uneven"
 
 cdef extern from "method_handle.h" namespace "etarena" nogil:
     cdef cppclass ByteSpan "executorch::runtime::Span<uint8_t>":
@@ -53,7 +60,13 @@ cdef extern from "method_handle.h" namespace "etarena" nogil:
         void set_address(size_t slot, void* address) noexcept
         void mark_input_set(size_t position) noexcept
         void set_int(size_t value, int64_t number) noexcept
+        void rebind_one(size_t position, const int32_t* sizes, void* address) noexcept
         cbool execute(Failure* failure) noexcept
+        void learn_probes(vector[Probe] probes, size_t instructions, size_t symbols) except +
+        const int64_t* told_numbers() noexcept
+        const uint8_t* told_known() noexcept
+        void begin_stages() noexcept
+        StopKind run_to_stop(Stop* stop, Failure* failure) noexcept
         cbool set_input_tensor(
             size_t position, int dtype, int rank, int32_t* sizes, uint8_t* order, int32_t* strides, void* data,
             Failure* failure

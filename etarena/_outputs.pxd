@@ -18,9 +18,15 @@ cdef class OutputWriter:
     cdef vector[int32_t] owners         # positions of the values whose memory goes to the caller
     cdef vector[int32_t] members        # positions of the other values that use that memory
     cdef vector[HeapShare*] shares      # of the call in progress, one an owner; NULL: the caller gave memory
+    cdef vector[void*] places           # of the call in progress: where each owner lies
+    cdef list inputs                    # of the call in progress: the caller's input tensors
+    cdef list seen                      # the caller's output tensors that were checked
 
     cdef int check(self, object outputs) except -1
     cdef int point(self, BoundShape bound, NativeMethod native, list inputs) except -1
+    cdef int appear(self, BoundShape bound, NativeMethod native) except -1
+    cdef int serve(self, int which, object direct, NativeMethod native) except -1
+    cdef void* address_of(self, int owner) noexcept
     cdef void place(self, NativeMethod native, int owner, void* address) noexcept
     cdef list collect(self, NativeMethod native, list copies)
     cdef object tensor_result(self, NativeMethod native, int position, size_t value, list copies)

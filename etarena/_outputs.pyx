@@ -9,7 +9,7 @@ out: such outputs are copied, and the copy is counted.
 from libc.stdint cimport int32_t
 from libc.string cimport memcpy
 
-from etarena._binding cimport BoundShape, ShapeBinder
+from etarena._binding cimport READY, UNKNOWN, BoundShape, ShapeBinder
 from etarena._runtime cimport NativeMethod, TensorView
 from etarena._tensors cimport HeapShare, drop_share, memory_range, new_share, overlaps, share_tensor
 from etarena.allocator.arena cimport Arena
@@ -45,6 +45,7 @@ cdef class OutputWriter:
             if value.storage != position and value.kind == Kind.OUTPUT:
                 self.members.push_back(position)
         self.shares.assign(self.owners.size(), <HeapShare*> NULL)
+        self.places.assign(self.owners.size(), <void*> NULL)
         self.given = None
 
     cdef int check(self, object outputs) except -1:
@@ -80,20 +81,56 @@ cdef class OutputWriter:
             raise InputTypeError(f"the tensor for output {position} has dtype {tensor.dtype}, the output {expected}")
 
     cdef int point(self, BoundShape bound, NativeMethod native, list inputs) except -1:
-        """Give every output's owner memory: the caller's where it can be written directly, else a fresh block."""
-        cdef int i, owner
-        cdef void* address
-        self.bound = bound
-        direct = self.direct_owners(inputs) if self.given is not None else None
+        """Give every output's owner memory: the caller's where it can be written directly, else a fresh block.
+
+        Owners whose sizes are not known yet get theirs when they `appear`.
+        """
+        cdef int i
+        self.bound, self.inputs, self.seen = bound, inputs, []
+        direct = self.direct_owners(None) if self.given is not None else None
         for i in range(<int> self.owners.size()):
-            owner = self.owners[i]
-            if direct is not None and owner in direct:
-                address = <void*> <size_t> direct[owner].data_ptr()
+            if bound.ready[self.owners[i]] == UNKNOWN:
+                self.places[i] = self.arena.base_address
             else:
-                self.shares[i] = new_share(self.arena, <size_t> bound.nbytes[owner])
-                address = self.shares[i].address
-            self.place(native, owner, self.arena.base_address if address == NULL else address)
+                self.serve(i, direct, native)
         return 0
+
+    cdef int appear(self, BoundShape bound, NativeMethod native) except -1:
+        """Give memory to the outputs whose sizes data has just told."""
+        cdef int i, k
+        self.bound = bound
+        if bound.appeared.size() == 0:
+            return 0
+        direct = self.direct_owners(list(bound.appeared)) if self.given is not None else None
+        for k in range(<int> bound.appeared.size()):
+            for i in range(<int> self.owners.size()):
+                if self.owners[i] == bound.appeared[k]:
+                    self.serve(i, direct, native)
+        return 0
+
+    cdef int serve(self, int which, object direct, NativeMethod native) except -1:
+        """Give one owner memory."""
+        cdef int owner = self.owners[which]
+        cdef void* address
+        if self.shares[which] != NULL:   # a loop told another size in its last round
+            drop_share(self.shares[which])
+            self.shares[which] = NULL
+        if direct is not None and owner in direct:
+            address = <void*> <size_t> direct[owner].data_ptr()
+        else:
+            self.shares[which] = new_share(self.arena, <size_t> self.bound.nbytes[owner])
+            address = self.shares[which].address
+        self.places[which] = self.arena.base_address if address == NULL else address
+        self.place(native, owner, self.places[which])
+        return 0
+
+    cdef void* address_of(self, int owner) noexcept:
+        """Where an output's owner lies; any valid address before it has memory."""
+        cdef int i
+        for i in range(<int> self.owners.size()):
+            if self.owners[i] == owner:
+                return self.places[i]
+        return self.arena.base_address
 
     cdef void place(self, NativeMethod native, int owner, void* address) noexcept:
         """Point an output's owner and the values that use its memory, such as the results of branches, at a block."""
@@ -103,17 +140,22 @@ cdef class OutputWriter:
             if self.binder.storage[self.members[i]] == owner:
                 native.set_address(self.members[i], address)
 
-    def direct_owners(self, inputs):
-        """Map owners to the caller's tensors that can be their memory."""
-        direct, seen = {}, []
+    def direct_owners(self, owners):
+        """Map owners (those given, or all whose sizes are known) to the caller's tensors that can be their memory."""
+        direct = {}
         for position, tensor in enumerate(self.given):
-            if tensor is not None:
-                self.check_shape(position, tensor)
-                if overlaps(tensor, seen):
-                    raise InputError(f"the tensor for output {position} shares memory with one for another output")
-                seen.append(tensor)
-                if self.writes_directly(position, tensor, inputs):
-                    direct.setdefault(self.binder.storage[self.section.outputs[position].value], tensor)
+            if tensor is None:
+                continue
+            slot = self.section.outputs[position].value
+            owner = self.binder.storage[slot]
+            if self.bound.ready[slot] != READY or (owners is not None and owner not in owners):
+                continue
+            self.check_shape(position, tensor)
+            if overlaps(tensor, self.seen):
+                raise InputError(f"the tensor for output {position} shares memory with one for another output")
+            self.seen.append(tensor)
+            if self.writes_directly(position, tensor, self.inputs):
+                direct.setdefault(owner, tensor)
         return direct
 
     def check_shape(self, int position, tensor):
@@ -208,6 +250,7 @@ cdef class OutputWriter:
         cdef int slot = self.section.outputs[position].value
         cdef int start = self.binder.start[slot]
         tensor = self.given[position]
+        self.check_shape(position, tensor)   # the size of this one may have been told last
         import torch
 
         if nbytes == 0 or tensor.data_ptr() == address:
@@ -229,7 +272,7 @@ cdef class OutputWriter:
             if self.shares[i] != NULL:
                 drop_share(self.shares[i])
                 self.shares[i] = NULL
-        self.given = self.bound = None
+        self.given = self.bound = self.inputs = self.seen = None
 
 
 cdef bint holds(const HeapShare* share, const void* address) noexcept:

@@ -5,6 +5,7 @@ No header of ExecuTorch is named here: modules that cimport this one neither com
 
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.vector cimport vector
 
 
 cdef extern from "tensor_view.h" namespace "etarena" nogil:
@@ -17,6 +18,23 @@ cdef extern from "tensor_view.h" namespace "etarena" nogil:
         int32_t dtype
         int32_t dynamism
         size_t nbytes
+
+
+cdef extern from "told_numbers.h" namespace "etarena" nogil:
+    cdef struct Probe:
+        int32_t teller
+        int32_t symbol
+        int32_t instruction
+        int32_t slot
+        int32_t index
+        int32_t dim
+        int64_t scale
+        int64_t offset
+
+    cdef struct Stop:
+        int32_t position
+        int32_t probe
+        int64_t number
 
 
 cdef class NativeProgram:
@@ -39,4 +57,10 @@ cdef class NativeMethod:
     cdef void set_int(self, size_t value, int64_t number) noexcept
     cdef int view(self, size_t value, TensorView* out) except -1
     cdef int run(self, object labels) except -1
+    cdef int learn_probes(self, const vector[Probe]& probes, size_t instructions, size_t symbols) except -1
+    cdef void rebind_one(self, size_t slot, const int32_t* sizes, void* address) noexcept
+    cdef void begin_stages(self) noexcept
+    cdef int run_to_stop(self, Stop* stop, object labels) except -1
+    cdef const int64_t* told_numbers(self) noexcept
+    cdef const uint8_t* told_known(self) noexcept
     cdef object scalar(self, size_t value)

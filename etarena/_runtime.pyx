@@ -13,6 +13,9 @@ from etarena._native cimport (
     MethodHandle,
     PlanPayload,
     ProgramHandle,
+    STOP_DONE,
+    STOP_FAILED,
+    StopKind,
     register_cache_kernels,
     register_plan_backend,
     start_runtime,
@@ -214,6 +217,40 @@ cdef class NativeMethod:
         # After a failed check the method is in the middle of a run and may hold locks: leave it alone for ever.
         self.poisoned = failure.aborted
         raise failure_of(f"method {self.name!r}", failure, labels)
+
+    cdef int learn_probes(self, const vector[Probe]& probes, size_t instructions, size_t symbols) except -1:
+        """Say where numbers that data tells are read."""
+        for i in range(probes.size()):
+            if probes[i].index >= 0 and <size_t> probes[i].index >= self.values:
+                raise PlanError(f"discoveries: the program has no value {probes[i].index}")
+        (<MethodHandle*> self.c_obj).learn_probes(probes, instructions, symbols)
+        return 0
+
+    cdef void rebind_one(self, size_t slot, const int32_t* sizes, void* address) noexcept:
+        """Give one attached value its sizes and address."""
+        (<MethodHandle*> self.c_obj).rebind_one(slot, sizes, address)
+
+    cdef void begin_stages(self) noexcept:
+        """Forget what was told in the last run."""
+        (<MethodHandle*> self.c_obj).begin_stages()
+
+    cdef int run_to_stop(self, Stop* stop, object labels) except -1:
+        """Run on, without the GIL, until data tells something new; gives 1 then, 0 at the end of the method."""
+        cdef Failure failure
+        cdef StopKind kind
+        with nogil:
+            kind = (<MethodHandle*> self.c_obj).run_to_stop(stop, &failure)
+        if kind == STOP_FAILED:
+            self.poisoned = failure.aborted
+            raise failure_of(f"method {self.name!r}", failure, labels)
+        return kind != STOP_DONE
+
+    cdef const int64_t* told_numbers(self) noexcept:
+        """The number of each symbol, as far as `told_known` says."""
+        return (<MethodHandle*> self.c_obj).told_numbers()
+
+    cdef const uint8_t* told_known(self) noexcept:
+        return (<MethodHandle*> self.c_obj).told_known()
 
     def set_tensor_input(self, size_t position, int dtype, sizes, order, size_t address):
         """Hand input `position` to ExecuTorch: row of sizes in the given dim order at `address`."""

@@ -27,7 +27,7 @@ cdef class StateKeeper:
     cdef int read_lengths(self, int64_t* key) except -1
     # Room for what this run appends.
     cdef int reserve(self, BoundShape bound) except -1
-    cdef int place(self, NativeMethod native) except -1
+    cdef int place(self, NativeMethod native, vector[char*]& addresses) except -1
     # All new values, or none if one of them is not what was planned.
     cdef int commit(self, BoundShape bound, NativeMethod native, InputReader reader, char** addresses) except -1
     cdef int check(self, BoundShape bound, NativeMethod native, vector[char*]* found) except -1

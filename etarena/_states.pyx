@@ -66,7 +66,7 @@ cdef class StateKeeper:
             block.reserve_rows(bound.grown[i] // block.row_bytes if block.row_bytes else 0)
         return 0
 
-    cdef int place(self, NativeMethod native) except -1:
+    cdef int place(self, NativeMethod native, vector[char*]& addresses) except -1:
         """Point the values of every cache that is not where it was at its memory."""
         cdef int i, position, root
         cdef char* address
@@ -77,6 +77,7 @@ cdef class StateKeeper:
             root = self.section.states[self.binder.growing[i]].value
             for position in range(<int> self.binder.storage.size()):
                 if self.binder.storage[position] == root:
+                    addresses[position] = address
                     native.set_address(position, address)
             self.placed[i] = address
         return 0

@@ -150,6 +150,7 @@ class ThreadCaches(ExportPass):
     def _read_size(self, node: Node, cache: Node) -> None:
         node.args = (cache, _dim(node))
         node.target = torch.ops.aten.sym_size.int
+        node.meta.pop("unbacked_bindings", None)  # no longer data: a call begins with this length
 
 
 def check_chain(program: ExportedProgram, method: str) -> None:

@@ -10,11 +10,11 @@ import torch
 import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from .allocator.errors import ExportError
 from .oblivious import size_oblivious_tracing
-from .traced import Size, fake_tensors, input_sizes, user_input_names
+from .traced import Size, input_sizes, user_input_names
+from .unbacked import data_dependent_tracing, is_unbacked
 
 __all__ = ["Capture", "capture_model", "capture_program", "first_lines"]
 
@@ -30,7 +30,7 @@ class Capture:
     program : ExportedProgram
         In the ATen dialect.
     ranges : dict
-        Smallest and largest legal value of each symbol, inclusive.
+        Smallest and largest legal value of each symbol that an input size defines, inclusive.
     names : dict
         The user's name for a symbol, where there is one.
     input_sizes : dict
@@ -51,12 +51,12 @@ def capture_model(
     Raises
     ------
     ExportError
-        If torch cannot export the model, or a size depends on data.
+        If torch cannot export the model.
     """
     args = pytree.tree_map_only(torch.Tensor, dense, args)
     kwargs = pytree.tree_map_only(torch.Tensor, dense, kwargs or {})
     try:
-        with size_oblivious_tracing():
+        with size_oblivious_tracing(), data_dependent_tracing():
             program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
     except Exception as error:
         raise ExportError(f"torch.export failed for {type(model).__name__}: {first_lines(error)}") from error
@@ -94,11 +94,10 @@ def first_lines(error: Exception, limit: int = 1000, lines: int = 8) -> str:
 
 
 def _capture(program: ExportedProgram, names: dict[sympy.Symbol, str], least: int) -> Capture:
-    _refuse_data_dependent_sizes(program)
     _simplify_structures(program)
     ranges = {}
     for symbol, span in program.range_constraints.items():
-        if isinstance(symbol, sympy.Symbol):
+        if isinstance(symbol, sympy.Symbol) and not is_unbacked(symbol):
             low = _bound(span.lower, 0)
             ranges[symbol] = (0 if low <= least else low, _bound(span.upper, INT64_MAX))
     return Capture(program, ranges, names, input_sizes(program))
@@ -126,27 +125,6 @@ def _plain(spec: pytree.TreeSpec) -> pytree.TreeSpec:
 def _bound(limit: sympy.Expr, infinite: int) -> int:
     number = float(limit) if limit.is_number and limit.is_finite is not False else math.inf
     return int(limit) if math.isfinite(number) and abs(number) < INT64_MAX else infinite
-
-
-def _refuse_data_dependent_sizes(program: ExportedProgram) -> None:
-    origin: dict[sympy.Symbol, str] = {}
-    known: set[sympy.Symbol] = set()  # when a call begins
-    for module in program.graph_module.modules():
-        if not isinstance(module, torch.fx.GraphModule):
-            continue
-        for node in module.graph.nodes:
-            for symbol in node.meta.get("unbacked_bindings") or {}:
-                if str(node.target) == "etarena.length.default":
-                    known.add(symbol)
-                origin.setdefault(symbol, f"{node.target} ({node.name})")
-            for value in fake_tensors(node):
-                for symbol in sorted(free_unbacked_symbols(value) - known, key=str):
-                    source = origin.get(symbol, f"{node.target} ({node.name})")
-                    raise ExportError(
-                        f"the size of {node.name!r} depends on data: {source} introduces {symbol}. Sizes that are "
-                        "known only while the model runs are not supported yet; compute them outside the model and "
-                        "pass them as sizes of inputs"
-                    )
 
 
 def _dim_names(

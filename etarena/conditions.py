@@ -10,7 +10,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from .traced import Size, expression, fake_tensors
 
-__all__ = ["conditions_of", "limits_of"]
+__all__ = ["conditions_of", "limits_of", "upper_bounds"]
 
 # Programs that were traced without `size_oblivious_tracing` carry conditions with which torch and ExecuTorch chose a
 # layout or a path. The function that asked is named by the condition itself.
@@ -80,7 +80,7 @@ def limits_of(
         if not one_sided or not comparison.lhs.is_Symbol or not comparison.rhs.is_Integer:
             continue
         symbol, limit = comparison.lhs, int(comparison.rhs)
-        low, high = narrowed[symbol]
+        low, high = narrowed.get(symbol, (-(2**63), 2**63 - 1))
         if isinstance(comparison, sympy.Ge | sympy.Gt):
             low = max(low, limit + isinstance(comparison, sympy.Gt))
         else:
@@ -89,6 +89,19 @@ def limits_of(
             narrowed[symbol] = (low, high)
     spans = {symbol: ValueRanges(low, high) for symbol, (low, high) in narrowed.items()}
     return {expr: text for expr, text in conditions.items() if not _always(expr, spans)}, narrowed
+
+
+def upper_bounds(
+    conditions: Mapping[sympy.Basic, str], ranges: Mapping[sympy.Symbol, tuple[int, int]]
+) -> dict[sympy.Symbol, Size]:
+    """Upper bounds of symbols: expressions of other symbols where a condition says so, else finite limits."""
+    bounds: dict[sympy.Symbol, Size] = {symbol: high for symbol, (_, high) in ranges.items() if high < 2**62}
+    for expr in conditions:
+        comparison = expr.reversed if isinstance(expr, sympy.Ge | sympy.Gt) else expr
+        if isinstance(comparison, sympy.Le | sympy.Lt) and comparison.lhs.is_Symbol:
+            if comparison.lhs not in comparison.rhs.free_symbols:
+                bounds.setdefault(comparison.lhs, comparison.rhs - int(isinstance(comparison, sympy.Lt)))
+    return bounds
 
 
 def shape_environment(program: ExportedProgram) -> ShapeEnv | None:

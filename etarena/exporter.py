@@ -18,6 +18,7 @@ from .capture import Capture, capture_model, capture_program, first_lines
 from .lowering import lower
 from .oblivious import size_oblivious_tracing
 from .quiet import quiet
+from .unbacked import data_dependent_tracing
 
 __all__ = ["ExportedModel", "export"]
 
@@ -131,7 +132,7 @@ def export(
         for name, (program, *example) in methods.items():
             with _reported(f"method {name!r}", "captured"):
                 captures[name] = _capture(program, *example, strict=strict)
-        with _reported("the program", "lowered"), size_oblivious_tracing():
+        with _reported("the program", "lowered"), size_oblivious_tracing(), data_dependent_tracing():
             buffer, sections = lower(captures, chosen)
     return ExportedModel(buffer, sections)
 

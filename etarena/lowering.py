@@ -14,6 +14,7 @@ from .caches import ThreadCaches, check_chain
 from .capture import Capture
 from .conditions import conditions_of, limits_of
 from .constants import fold_permuted_constants
+from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
@@ -21,9 +22,12 @@ from .retrace import keeping_symbols
 from .section import build_section
 from .states import find_states
 from .traced import input_sizes
-from .unplanned import LeaveUnplanned, NamedSizes, PlaceholderShapes, UnboundedOutVariants
+from .unbacked import OutVariants, RecordAsserts
+from .unplanned import LeaveUnplanned, NamedSizes, PlaceholderShapes
 
 __all__ = ["lower"]
+
+ANY_NUMBER = (-(2**63), 2**63 - 1)
 
 
 def lower(
@@ -61,10 +65,10 @@ def _lower(
         fold_permuted_constants(edge.exported_program(name), states.start)
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
-        passes=[ThreadCaches(), ReplaceMissingKernels(), MatchDimOrders(), CopySharedResults()],
+        passes=[ThreadCaches(), ReplaceMissingKernels(), MatchDimOrders(), CopySharedResults(), RecordAsserts()],
+        to_out_var_pass=OutVariants(),
         memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states.start)) for name in captures},
         sym_shape_eval_pass=dict.fromkeys(captures, PlaceholderShapes()),
-        to_out_var_pass=UnboundedOutVariants(),
         emit_mutable_buffer_names=True,
     )
     manager = edge.to_executorch(config)
@@ -77,7 +81,10 @@ def _lower(
         _check_symbols_survived(capture, lowered, emitted.name)
         check_chain(lowered, emitted.name)
         conditions[emitted.name].update(conditions_of(lowered, capture.ranges))  # lowering may have asked for more
-        kept, capture.ranges = limits_of(conditions[emitted.name], capture.ranges)
+        told = renamed_conditions(lowered.graph_module)
+        conditions[emitted.name].update(told)
+        ranges = {**dict.fromkeys(told_symbols(told), ANY_NUMBER), **capture.ranges}
+        kept, capture.ranges = limits_of(conditions[emitted.name], ranges)
         sections[emitted.name] = build_section(emitted, lowered, capture, sizes[emitted.name], kept, states)
     return finished_file(manager, config, sections), sections
 

@@ -108,6 +108,8 @@ class RunStats:
         Number of times the run was planned; 1 without data-dependent sizes.
     copies
         Every copy of tensor data that was made, with its cause.
+    moved_bytes
+        Bytes of activations that changed places inside the arena when the run was planned again.
     state_bytes_written
         Bytes that the run wrote into states and mutated inputs: all of a fixed buffer that it changes, of a growable
         cache the new entries.
@@ -123,6 +125,7 @@ class RunStats:
     plan_cached: bool
     stages: int
     copies: tuple[Copy, ...] = field(default=())
+    moved_bytes: int = 0
     state_bytes_written: int = 0
 
     @property

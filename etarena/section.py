@@ -6,22 +6,25 @@ from dataclasses import dataclass, field
 import sympy
 import torch
 import torch.utils._pytree as pytree
-from executorch.exir.schema import Bool, DelegateCall, Double, ExecutionPlan, Int, KernelCall, Null, String, Tensor
+from executorch.exir.schema import Bool, DelegateCall, Double, ExecutionPlan, Int, Null, String, Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
 from .allocator import plan
 from .allocator.errors import ExportError
 from .capture import Capture
+from .conditions import upper_bounds
+from .discoveries import TellingNodes, Told
 from .dtypes import ITEM_BYTES
-from .instructions import APPEND, read_steps
+from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
 from .order import example_sizes, preferred_order
 from .states import States, tell_lengths
 from .symbols import InputSize, Registers, bind_symbols, name_symbols
 from .traced import Size, expression, user_input_names
+from .unbacked import is_unbacked
 from .unplanned import NamedSizes
-from .write_backs import take_write_backs
+from .write_backs import last_appends, take_write_backs
 
 __all__ = ["build_section"]
 
@@ -38,13 +41,24 @@ class _Emitted:
     tensors: dict[int, Tensor]
     buffers: dict[int, str]
     constants: dict[int, str]
+    telling: TellingNodes
     steps: list[Step] = field(default_factory=list)
     results: dict[int, int] = field(default_factory=dict)  # what states and inputs are after the run
 
     def expressions(self, index: int) -> list[Size]:
         """Sizes of a tensor with symbols."""
         numbers = list(self.tensors[index].sizes)
-        return numbers if index in self.constants else self.sizes.tensors.get(self.name(index), numbers)
+        sizes = numbers if index in self.constants else self.sizes.tensors.get(self.name(index), numbers)
+        return [self.current(size) for size in sizes]
+
+    def current(self, size: Size) -> Size:
+        """A size in terms of the symbols that the section has."""
+        return size if isinstance(size, int) else size.xreplace(self.telling.replaced)
+
+    def conditions(self, conditions: Mapping[sympy.Basic, str]) -> list[tuple[sympy.Basic, str]]:
+        """Conditions in terms of these symbols, and that what is told agrees with what is known already."""
+        equal = [(sympy.Eq(symbol, size, evaluate=False), text) for symbol, size, text in self.telling.equal]
+        return [(expr.xreplace(self.telling.replaced), text) for expr, text in [*conditions.items(), *equal]]
 
     def name(self, index: int) -> str:
         """Name of a tensor: its graph node, its mutable buffer, or its constant."""
@@ -87,11 +101,13 @@ def build_section(
     method = _read(emitted, program, sizes, states)
     outputs = [index for index in emitted.outputs if index in method.tensors]
     fixed = {*emitted.inputs, *method.buffers, *method.constants} & set(method.tensors)
-    kept = [*outputs, *method.results.values()]
-    lifetimes = _analyse(method, kept, fixed)
-    listed = _listed(method, lifetimes, kept, fixed)
+    returned = [*outputs, *method.results.values()]
+    method.telling.read(upper_bounds(conditions, capture.ranges))
+    lifetimes = _analyse(method, returned, fixed)
+    told = method.telling.found
+    listed = _listed(method, lifetimes, returned, fixed, {entry.value for entry in told if entry.value >= 0})
 
-    symbols = _symbols(method, listed)
+    symbols = _symbols(method, listed, conditions, capture.ranges)
     registers = Registers(symbols)
     input_sizes = _input_sizes(method)
     results = _result_nodes(program)
@@ -103,14 +119,19 @@ def build_section(
         size = _size_result(node, known)
         if size is not None:
             registers.want(size)
-    asked = [(expr, text) for expr, text in conditions.items() if expr.free_symbols <= known]
-    for expr, _ in asked:
+    kept = [(expr, text) for expr, text in method.conditions(conditions) if expr.free_symbols <= known]
+    told = [entry for entry in told if entry.symbol in known]
+    for entry in told:
+        registers.want(0 if entry.upper is None else method.current(entry.upper))
+    for expr, _ in kept:
         registers.want(expr)
     registers.compile()
 
     position = {index: i for i, index in enumerate(listed)}
     held = [index for index in method.buffers if index in position]
-    told = tell_lengths(symbols, input_sizes, [(states.growth.get(method.buffers[i]), method.expressions(i)) for i in held])
+    grown = [(states.growth.get(method.buffers[i]), method.expressions(i)) for i in held]
+    lengths = tell_lengths(symbols, input_sizes, grown)
+    _refuse_told_entries(method, lifetimes, listed, {symbols[entry.symbol] for entry in lengths}, states)
     names = name_symbols(symbols, capture.names)
     section = plan.Method(
         name=emitted.name,
@@ -120,15 +141,19 @@ def build_section(
             plan.Symbol(name, *capture.ranges.get(symbol, (0, INT64_MAX)))
             for symbol, name in zip(symbols, names, strict=True)
         ],
-        bindings=bind_symbols(symbols, input_sizes, {discovery.symbol for discovery in told}),
-        discoveries=told,
+        bindings=bind_symbols(
+            symbols, input_sizes, {entry.symbol for entry in told} | {symbols[entry.symbol] for entry in lengths}
+        ),
         size_code=registers.code,
-        guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in asked],
+        guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in kept],
         values=[_describe(method, index, lifetimes, position, outputs, registers) for index in listed],
         inputs=_inputs(method, position, symbols, list(capture.input_sizes)),
         outputs=_outputs(method, position, results, registers),
-        states=[states.describe(method.buffers[i], position[i], position.get(method.results.get(i, -1), -1)) for i in held],
+        states=[
+            states.describe(method.buffers[i], position[i], position.get(method.results.get(i, -1), -1)) for i in held
+        ],
         delegates=_delegates(emitted),
+        discoveries=[*lengths, *(_discovery(entry, position, symbols, registers, method) for entry in told)],
     )
     examples = example_sizes(capture.program, symbols)
     if examples is not None:
@@ -154,24 +179,32 @@ def _read(
         for index, tensor in tensors.items()
         if tensor.data_buffer_idx > 0 and index not in buffers
     }
+    named = {
+        tensor.extra_tensor_info.fully_qualified_name: index
+        for index, tensor in tensors.items()
+        if tensor.extra_tensor_info is not None and tensor.extra_tensor_info.fully_qualified_name
+    }
     states.lay_out({name: tensors[index] for index, name in buffers.items()})
-    method = _Emitted(emitted, program, sizes, tensors, buffers, constants)
+    telling = TellingNodes(emitted, program.graph_module, named)
+    method = _Emitted(emitted, program, sizes, tensors, buffers, constants, telling)
     method.results = take_write_backs(emitted, {*buffers, *emitted.inputs}, method.expressions)
+    method.results.update(last_appends(emitted, buffers))
     method.steps = read_steps(emitted)
-    method.results.update(_last_appends(emitted, buffers))
     return method
 
 
-def _last_appends(emitted: ExecutionPlan, buffers: Mapping[int, str]) -> dict[int, int]:
-    """For every growable buffer that is appended to, the value that it is after the last append."""
-    latest = {index: index for index in buffers}
-    for chain in emitted.chains:
-        for instruction in chain.instructions:
-            call = instruction.instr_args
-            if isinstance(call, KernelCall) and emitted.operators[call.op_index].name == APPEND:
-                cache, result = call.args[0], call.args[-1]
-                latest.update({root: result for root, value in latest.items() if value == cache})
-    return {root: value for root, value in latest.items() if value != root}
+def _refuse_told_entries(
+    method: _Emitted, lifetimes: Lifetimes, listed: list[int], lengths: set[sympy.Symbol], states: States
+) -> None:
+    """How much room a cache needs must be known when a call begins."""
+    for index in listed:
+        name = method.buffers.get(lifetimes.owner[index])
+        free = set().union(*(getattr(size, "free_symbols", ()) for size in method.expressions(index))) - lengths
+        if name in states.growth and any(is_unbacked(symbol) for symbol in free):
+            raise ExportError(
+                f"method {method.plan.name!r}: how many entries are appended to buffer {name!r} depends on data; append "
+                "a number of entries that the inputs tell"
+            )
 
 
 def _analyse(method: _Emitted, outputs: list[int], fixed: set[int]) -> Lifetimes:
@@ -185,21 +218,56 @@ def _analyse(method: _Emitted, outputs: list[int], fixed: set[int]) -> Lifetimes
         ) from error
 
 
-def _listed(method: _Emitted, lifetimes: Lifetimes, outputs: list[int], fixed: set[int]) -> list[int]:
+def _discovery(
+    told: Told, position: Mapping[int, int], symbols: list[sympy.Symbol], registers: Registers, method: _Emitted
+) -> plan.Discovery:
+    assert told.symbol is not None
+    return plan.Discovery(
+        symbol=symbols.index(told.symbol),
+        teller=told.teller,
+        instruction=told.instruction,
+        value=position[told.value] if told.value >= 0 else -1,
+        index=told.index,
+        dim=told.dim,
+        upper=-1 if told.upper is None else registers[method.current(told.upper)],
+        scale=told.scale,
+        offset=told.offset,
+        origin=told.origin,
+    )
+
+
+def _is_size(value: object) -> bool:
+    """Whether a result is an int that the sizes of inputs determine, or that never changes."""
+    return isinstance(value, int | torch.SymInt) and not isinstance(value, bool) and not is_unbacked(value)
+
+
+def _listed(
+    method: _Emitted, lifetimes: Lifetimes, outputs: list[int], fixed: set[int], counted: set[int]
+) -> list[int]:
     """Tensors the section describes: all that need memory at run time, and the constants that these or outputs show."""
     needed = {index for index in method.tensors if lifetimes.owner[index] in lifetimes.life or index in fixed}
-    varying = {index for index in needed if index not in method.constants} | set(outputs)
+    varying = {index for index in needed if index not in method.constants} | set(outputs) | counted
     shown = varying | {lifetimes.owner[index] for index in varying}
     return sorted(shown)
 
 
-def _symbols(method: _Emitted, listed: list[int]) -> list[sympy.Symbol]:
+def _symbols(
+    method: _Emitted,
+    listed: list[int],
+    conditions: Mapping[sympy.Basic, str],
+    ranges: Mapping[sympy.Symbol, tuple[int, int]],
+) -> list[sympy.Symbol]:
+    """Symbols of inputs and of planned values, and those that data tells where a condition restricts them."""
     found: dict[sympy.Symbol, None] = {}
     for entry in _input_sizes(method):
         found.update((symbol, None) for symbol in sorted(getattr(entry.size, "free_symbols", ()), key=str))
     for index in listed:
         for size in method.expressions(index):
             found.update((symbol, None) for symbol in sorted(getattr(size, "free_symbols", ()), key=str))
+    needed = set(ranges).union(*(expr.free_symbols for expr, _ in method.conditions(conditions)))
+    for told in method.telling.found:
+        needed |= set() if told.upper is None else sympy.sympify(method.current(told.upper)).free_symbols
+    found.update((told.symbol, None) for told in method.telling.found if told.symbol in needed)
     return list(found)
 
 

@@ -23,11 +23,11 @@ class InputSize:
 
 
 def bind_symbols(
-    symbols: Sequence[sympy.Symbol], sizes: Iterable[InputSize], told: Collection[int] = ()
+    symbols: Sequence[sympy.Symbol], sizes: Iterable[InputSize], told: Collection[sympy.Symbol] = ()
 ) -> list[plan.Binding]:
     """For every symbol, the simplest input size that determines it: the symbol itself, or ``scale * symbol + offset``.
 
-    Symbols whose positions are in `told` become known in another way, and get no binding.
+    Symbols in `told` become known in another way, and get no binding.
 
     Raises
     ------
@@ -41,22 +41,22 @@ def bind_symbols(
         free: set[sympy.Symbol] = getattr(entry.size, "free_symbols", set())
         for symbol in free:
             mixed.setdefault(symbol, entry.size)
-        form = affine(entry.size, next(iter(free))) if len(free) == 1 else None
-        if form is None:
+        solved = affine(entry.size, next(iter(free))) if len(free) == 1 else None
+        if solved is None:
             continue
         (symbol,) = free
-        scale, offset = form
+        scale, offset = solved
         if symbol in position and scale >= 1:
             cost = (scale != 1, offset != 0, abs(scale), abs(offset))
             binding = plan.Binding(position[symbol], entry.input, entry.dim, scale, offset)
             if symbol not in best or cost < best[symbol][0]:
                 best[symbol] = (cost, binding)
-    needed = [symbol for i, symbol in enumerate(symbols) if i not in told]
-    for symbol in needed:
+    wanted = [symbol for symbol in symbols if symbol not in told]
+    for symbol in wanted:
         if symbol not in best:
             where = f"it appears as {mixed[symbol]}" if symbol in mixed else "no input has it as a size"
             raise ExportError(f"the inputs do not determine the size {symbol}: {where}. Give one input this very size")
-    return [best[symbol][1] for symbol in needed]
+    return [best[symbol][1] for symbol in wanted]
 
 
 def affine(size: Size, symbol: sympy.Symbol) -> tuple[int, int] | None:

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 import torch
 import torch.utils._pytree as pytree
 from executorch.exir import memory
-from executorch.exir import passes as exir_passes
 from executorch.exir.memory_planning import _alias_inplace_result_specs, _is_inplace_node
 from executorch.exir.pass_base import PassBase, PassResult
-from executorch.exir.passes import MemoryPlanningPass, ToOutVarPass
+from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.replace_view_copy_with_view_pass import _ViewSpec
 from executorch.exir.schema import ExtraTensorInfo, TensorShapeDynamism
 from executorch.exir.tensor import TensorSpec
@@ -18,7 +17,7 @@ from torch.fx import GraphModule, Node
 
 from .traced import Size, expression
 
-__all__ = ["LeaveUnplanned", "NamedSizes", "PlaceholderShapes", "UnboundedOutVariants", "graph_modules"]
+__all__ = ["LeaveUnplanned", "NamedSizes", "PlaceholderShapes", "graph_modules"]
 
 
 @dataclass
@@ -42,19 +41,6 @@ def specs_of(node: Node) -> Iterator[tuple[torch.Tensor, TensorSpec]]:
     for value, spec in zip(values, specs, strict=False):
         if isinstance(spec, TensorSpec):
             yield value, spec
-
-
-class UnboundedOutVariants(ToOutVarPass):
-    """Give every operator its out variant, also where a size has no upper bound: no memory is set aside here."""
-
-    def call(self, graph_module: GraphModule) -> PassResult:
-        """As the stock pass, with every symbol taken for 1 in what it would allocate."""
-        original = exir_passes.eval_shape_upper_bound
-        exir_passes.eval_shape_upper_bound = lambda shape: [size if isinstance(size, int) else 1 for size in shape]
-        try:
-            return super().call(graph_module)
-        finally:
-            exir_passes.eval_shape_upper_bound = original
 
 
 class PlaceholderShapes(PassBase):

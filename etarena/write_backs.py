@@ -9,7 +9,9 @@ from typing import Any
 
 from executorch.exir.schema import ExecutionPlan, KernelCall, Tensor
 
-__all__ = ["take_write_backs"]
+from .instructions import APPEND
+
+__all__ = ["last_appends", "take_write_backs"]
 
 
 def take_write_backs(
@@ -45,6 +47,18 @@ def take_write_backs(
         instructions.pop()
         taken[target] = source
     return taken
+
+
+def last_appends(plan: ExecutionPlan, buffers: Collection[int]) -> dict[int, int]:
+    """For every growable buffer that is appended to, the value that it is after the last append."""
+    latest = {index: index for index in buffers}
+    for chain in plan.chains:
+        for instruction in chain.instructions:
+            call = instruction.instr_args
+            if isinstance(call, KernelCall) and plan.operators[call.op_index].name == APPEND:
+                cache, result = call.args[0], call.args[-1]
+                latest.update({root: result for root, value in latest.items() if value == cache})
+    return {root: value for root, value in latest.items() if value != root}
 
 
 def _same_form(plan: ExecutionPlan, target: int, source: int) -> bool:

@@ -17,6 +17,7 @@
 #include "plan_backend.h"
 #include "runtime_guard.h"
 #include "tensor_view.h"
+#include "told_numbers.h"
 
 namespace etarena {
 
@@ -134,19 +135,24 @@ class MethodHandle {
   // resize instead of writing past the end.
   void rebind(const int32_t* sizes, char* const* addresses) {
     for (size_t i = 0; i < slots_.size(); ++i) {
-      Slot& slot = slots_[i];
-      const size_t rank = slot.sizes.size();
-      int32_t step = 1;
-      for (size_t d = 0; d < rank; ++d) slot.sizes[d] = sizes[d];
-      for (size_t d = rank; d-- > 0;) {
-        slot.strides[slot.order[d]] = step;
-        step *= slot.sizes[slot.order[d]] > 0 ? slot.sizes[slot.order[d]] : 1;
-      }
-      new (slot.impl)
-          TensorImpl(slot.impl->scalar_type(), static_cast<ssize_t>(rank), slot.sizes.data(), addresses[i],
-                     slot.order.data(), slot.strides.data(), slot.dynamism, slot.device.type(), slot.device.index());
-      sizes += rank;
+      rebind_one(i, sizes, addresses[i]);
+      sizes += slots_[i].sizes.size();
     }
+  }
+
+  // The same for one value.
+  void rebind_one(size_t position, const int32_t* sizes, void* address) {
+    Slot& slot = slots_[position];
+    const size_t rank = slot.sizes.size();
+    int32_t step = 1;
+    for (size_t d = 0; d < rank; ++d) slot.sizes[d] = sizes[d];
+    for (size_t d = rank; d-- > 0;) {
+      slot.strides[slot.order[d]] = step;
+      step *= slot.sizes[slot.order[d]] > 0 ? slot.sizes[slot.order[d]] : 1;
+    }
+    new (slot.impl)
+        TensorImpl(slot.impl->scalar_type(), static_cast<ssize_t>(rank), slot.sizes.data(), address, slot.order.data(),
+                   slot.strides.data(), slot.dynamism, slot.device.type(), slot.device.index());
   }
 
   void set_address(size_t slot, void* address) { slots_[slot].impl->set_data(address); }
@@ -154,11 +160,50 @@ class MethodHandle {
   void set_int(size_t value, int64_t number) { mutable_value(*method_, value) = EValue(number); }
 
   bool execute(Failure* failure) {
-    // A MoveCall makes a value point at another one's tensor: undo that before every run.
-    for (Slot& slot : slots_) {
-      if (slot.value->payload.as_tensor.unsafeGetTensorImpl() != slot.impl) *slot.value = EValue(Tensor(slot.impl));
-    }
+    undo_moves();
     return guarded(failure, [&] { return method_->execute(); });
+  }
+
+  // Numbers that data tells, for runs in stages; slots and symbols were checked.
+  void learn_probes(std::vector<Probe> probes, size_t instructions, size_t symbols) {
+    told_.learn(std::move(probes), instructions, symbols);
+  }
+  const int64_t* told_numbers() const { return told_.number.data(); }
+  const uint8_t* told_known() const { return told_.known.data(); }
+
+  void begin_stages() {
+    undo_moves();
+    told_.reset();
+    asked_before_ = false;
+    steps_ = 0;
+  }
+
+  // Runs on until data tells a symbol another number than it had, or to the end.
+  StopKind run_to_stop(Stop* stop, Failure* failure) {
+    StopKind kind = StopKind::Failed;
+    const bool ok = guarded(failure, [&] {
+      while (true) {
+        const size_t at = next_instruction(*method_);
+        if (is_finished(*method_)) {
+          kind = StopKind::Done;
+          return method_->experimental_reset_execution();
+        }
+        if (!asked_before_ && at < told_.before.size()) {
+          asked_before_ = true;
+          const Error error = ask(told_.before[at], at, stop, &kind);
+          if (error != Error::Ok || kind != StopKind::Failed) return error;
+        }
+        if (++steps_ > kMaxSteps) return Error::InvalidProgram;
+        const Error error = method_->step();
+        if (error != Error::Ok) return error;
+        asked_before_ = false;
+        if (at < told_.after.size() && !told_.after[at].empty()) {
+          const Error unread = ask(told_.after[at], at + 1, stop, &kind);
+          if (unread != Error::Ok || kind != StopKind::Failed) return unread;
+        }
+      }
+    });
+    return ok ? kind : StopKind::Failed;
   }
 
   // The stock way in, for methods planned ahead of time: copies into planned memory or keeps the pointer.
@@ -203,6 +248,8 @@ class MethodHandle {
   bool bool_value(size_t value) { return mutable_value(*method_, value).payload.copyable_union.as_bool; }
 
  private:
+  static constexpr uint64_t kMaxSteps = 10000000;  // as Method::execute()
+
   struct Slot {
     EValue* value;
     TensorImpl* impl;
@@ -213,6 +260,49 @@ class MethodHandle {
     executorch::runtime::etensor::Device device;
   };
 
+  // A MoveCall makes a value point at another one's tensor: undo that before every run.
+  void undo_moves() {
+    for (Slot& slot : slots_) {
+      if (slot.value->payload.as_tensor.unsafeGetTensorImpl() != slot.impl) *slot.value = EValue(Tensor(slot.impl));
+    }
+  }
+
+  Error ask(const std::vector<int32_t>& probes, size_t position, Stop* stop, StopKind* kind) {
+    bool changed = false;
+    for (const int32_t which : probes) {
+      const Probe& probe = told_.probes[which];
+      if (static_cast<Teller>(probe.teller) == Teller::Forget) {
+        told_.forget(probe, &changed);
+        continue;
+      }
+      int64_t number = 0;
+      if (!read(probe, &number)) return Error::InvalidType;
+      if (!told_.take(probe, number, &changed)) {
+        *stop = {static_cast<int32_t>(position), which, number};
+        *kind = StopKind::Uneven;
+        return Error::Ok;
+      }
+    }
+    if (changed) {
+      *stop = {static_cast<int32_t>(position), -1, 0};
+      *kind = StopKind::Told;
+    }
+    return Error::Ok;
+  }
+
+  bool read(const Probe& probe, int64_t* number) {
+    if (static_cast<Teller>(probe.teller) == Teller::Scalar) {
+      const EValue& value = mutable_value(*method_, static_cast<size_t>(probe.index));
+      if (value.isBool()) *number = value.toBool();
+      if (value.isInt()) *number = value.toInt();
+      return value.isBool() || value.isInt();
+    }
+    const Tensor tensor = slots_[probe.slot].value->toTensor();
+    if (static_cast<Teller>(probe.teller) == Teller::CountNonzero) return count_nonzero(tensor, number);
+    *number = tensor.size(probe.dim);
+    return true;
+  }
+
   Buffers buffers_;
   executorch::extension::MallocMemoryAllocator method_memory_;
   executorch::extension::MallocMemoryAllocator temporary_memory_;
@@ -220,6 +310,9 @@ class MethodHandle {
   executorch::runtime::MemoryManager memory_;
   std::optional<Method> method_;
   std::vector<Slot> slots_;
+  ToldSymbols told_;
+  bool asked_before_ = false;  // of the next instruction
+  uint64_t steps_ = 0;         // of the run in progress
 };
 
 }  // namespace etarena
