@@ -24,6 +24,7 @@ from .states import find_states
 from .traced import input_sizes
 from .unbacked import OutVariants, RecordAsserts
 from .unplanned import LeaveUnplanned, NamedSizes, PlaceholderShapes
+from .write_backs import copy_foreign_results
 
 __all__ = ["lower"]
 
@@ -63,6 +64,7 @@ def _lower(
     states = find_states({name: edge.exported_program(name) for name in captures})
     for name in captures:
         fold_permuted_constants(edge.exported_program(name), states.start)
+        copy_foreign_results(edge.exported_program(name))
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
         passes=[ThreadCaches(), ReplaceMissingKernels(), MatchDimOrders(), CopySharedResults(), RecordAsserts()],

@@ -7,11 +7,38 @@ are new and others old. Here the copies are left to the run time, which makes th
 from collections.abc import Callable, Collection
 from typing import Any
 
+from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.schema import ExecutionPlan, KernelCall, Tensor
+
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
 
 from .instructions import APPEND
 
-__all__ = ["last_appends", "take_write_backs"]
+__all__ = ["copy_foreign_results", "last_appends", "take_write_backs"]
+
+
+def copy_foreign_results(program: ExportedProgram) -> None:
+    """Give buffers and inputs that become another buffer or input a copy of it.
+
+    ExecuTorch takes a result that is a placeholder for one that was changed in place, and forgets the write.
+    """
+    output = program.graph_module.graph.output_node()
+    results = list(output.args[0])
+    targets = {**program.graph_signature.inputs_to_buffers}
+    for position, spec in enumerate(program.graph_signature.output_specs):
+        node = results[position]
+        if spec.kind not in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+            continue
+        if node.op != "placeholder" or spec.target in (node.name, targets.get(node.name)):
+            continue
+        with program.graph_module.graph.inserting_before(output):
+            copy = program.graph_module.graph.call_function(exir_ops.edge.aten.clone.default, (node,))
+        copy.meta["val"] = node.meta["val"]
+        results[position] = copy
+        spec.arg.name = copy.name
+    output.args = (tuple(results),)
+    program.graph_module.recompile()
 
 
 def take_write_backs(
