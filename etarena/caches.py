@@ -161,8 +161,8 @@ def check_chain(program: ExportedProgram, method: str) -> None:
     ExportError
     """
     for node in program.graph.nodes:
-        if node.op == "call_function" and node.target is APPEND and isinstance(node.args[0], Node):
-            length = expression(node.args[0].meta["val"].shape[_dim(node)])
+        if node.op == "call_function" and node.target in (APPEND, torch.ops.etarena.append.out):
+            length = expression(node.args[0].meta["val"].shape[node.args[2]])
             past = _argument(node, 3, "past")
             past = expression(past.meta["val"]) if isinstance(past, Node) else past
             if length != past:

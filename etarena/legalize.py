@@ -88,7 +88,8 @@ class MatchDimOrders(ExportPass):
             return super().call_operator(op, (target, source, *rest), kwargs, meta)
         orders = {_order(leaf.data) for leaf in pytree.tree_leaves((args, kwargs)) if _is_tensor(leaf)}
         is_pointwise = torch.Tag.pointwise in getattr(op, "tags", ())
-        if op not in self.COPIES and not (is_pointwise and len(orders) == 1):
+        is_known = len(orders) == 1 and _is_channels_last(next(iter(orders)))
+        if op not in self.COPIES and not (is_pointwise and is_known):
             args, kwargs = pytree.tree_map(self._in_default_order, (args, kwargs))
         return super().call_operator(op, args, kwargs, meta)
 
@@ -108,6 +109,11 @@ def _is_tensor(leaf: object) -> bool:
 
 def _order(value: torch.Tensor) -> tuple[int, ...]:
     return tuple(int(dim) for dim in value.dim_order())
+
+
+def _is_channels_last(order: tuple[int, ...]) -> bool:
+    """Whether kernels know the order; they know no others, such as that of a growable cache."""
+    return order in ((0, 2, 3, 1), tuple(range(len(order))))
 
 
 def _is_default_order(value: torch.Tensor) -> bool:
