@@ -6,7 +6,7 @@ from libc.errno cimport errno
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcpy, memmove, memset
 from posix.mman cimport (
-    MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE, madvise, mmap,
+    MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE, madvise, mmap,
     mprotect,
 )
 

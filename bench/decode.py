@@ -1,8 +1,8 @@
 """Generating text with a cache that grows: memory, bytes written and time per token, against a cache of fixed size.
 
 ``python -m bench.decode [--tokens N] [--write]``: a Llama-style decoder (4 layers, hidden size 256, 8 heads, 2 key heads,
-random weights) generates N tokens greedily, once with `etarena.huggingface.CachedDecoder` and once with Transformers'
-static cache for N tokens. ``--write`` puts the section "Decoding" into bench/RESULTS.md.
+random weights) generates N tokens greedily, once with `etarena.huggingface.CachedDecoder` and once with caches of fixed
+size for N tokens. ``--write`` puts the section "Decoding" into bench/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.integrations.executorch import TorchExportableModuleWithStaticCache
 
 import etarena
 from bench.machine import describe
 from bench.sections import table, write_sections
-from etarena.huggingface import CachedDecoder
+from etarena.huggingface import CachedDecoder, GrowingCache, GrowingLayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +44,7 @@ def decoder(attention: str) -> LlamaForCausalLM:
         attn_implementation=attention,
         initializer_range=0.1,
     )
-    return LlamaForCausalLM(config).eval()
+    return LlamaForCausalLM(config).eval().requires_grad_(False)
 
 
 def bytes_of_tokens(tokens: int) -> int:
@@ -116,33 +115,49 @@ def growing(count: int) -> tuple[Run, float]:
     return run, max(errors)
 
 
+class _FixedLayer(GrowingLayer):
+    """A layer's cache for as many tokens as may come, each written to its place."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, place: torch.Tensor) -> None:
+        super().__init__(keys, values, 0)
+        self.place = place
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self.keys.copy_(torch.where(self.place, key_states, self.keys))
+        self.values.copy_(torch.where(self.place, value_states, self.values))
+        return self.keys, self.values
+
+
+class FixedDecoder(CachedDecoder):
+    """The same decoder with caches of fixed size, one token a call."""
+
+    def __init__(self, model: LlamaForCausalLM, count: int) -> None:
+        super().__init__(model)
+        for name, buffer in list(self.named_buffers(recurse=False)):
+            if name != "seen":
+                self.register_buffer(name, torch.zeros(*buffer.shape[:2], count, buffer.shape[3]))
+        self.count = count
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(self.count)
+        place = (places == self.seen)[:, None]
+        layers = [_FixedLayer(getattr(self, f"keys_{i}"), getattr(self, f"values_{i}"), place) for i in range(LAYERS)]
+        options = {self._cache_argument: GrowingCache(layers), "use_cache": True}
+        mask = (places <= self.seen)[None, None, None]
+        positions = (self.seen + 0).unsqueeze(0)
+        logits: torch.Tensor = self.model(
+            input_ids=input_ids, position_ids=positions, attention_mask=mask, **options
+        ).logits
+        self.seen.add_(1)
+        return logits
+
+
 def fixed(count: int) -> Run:
-    """Generate with the static cache of Transformers, of which every call writes all."""
-    model = decoder("sdpa")
-    model.generation_config.cache_implementation = "static"
-    with torch.no_grad():
-        module = TorchExportableModuleWithStaticCache(model, 1, count, torch.device("cpu"))
-        position = torch.zeros(1, dtype=torch.int64)
-        exported = etarena.export(module, (torch.ones(1, 1, dtype=torch.int64),), {"cache_position": position})
-    method = etarena.load(exported.buffer, etarena.Arena()).method()
-    return generate(_Positioned(method), min(count, 4 * EARLY))
-
-
-class _Positioned:
-    """Counts the position that the static model takes as an input."""
-
-    def __init__(self, method: etarena.Method) -> None:
-        self._method, self._position = method, 0
-
-    def execute(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        self._position += 1
-        names = [entry.name for entry in self._method.section.inputs]
-        positions = [torch.tensor([self._position - 1])] if len(names) > 1 else []
-        results: list[torch.Tensor] = self._method.execute([*inputs, *positions])
-        return results
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._method, name)
+    """Generate with caches of fixed size, of which every call writes all."""
+    exported = etarena.export(FixedDecoder(decoder("sdpa"), count), (torch.ones(1, 1, dtype=torch.int64),))
+    return generate(etarena.load(exported.buffer, etarena.Arena()).method(), min(count, 4 * EARLY))
 
 
 def section(run: Run, error: float, static: Run) -> str:
@@ -175,7 +190,7 @@ def section(run: Run, error: float, static: Run) -> str:
         "",
         f"- Largest difference of the logits from eager at sampled steps, over their magnitude: {error:.1e}.",
         f"- Memory of the caches in pages, at the end: {run.pages / bytes_of_tokens(count):.4f} x what the tokens need.",
-        f"- With Transformers' static cache for {count:,} tokens instead: {static.memory[0]:,} bytes of state from the "
+        f"- With caches of fixed size for {count:,} tokens instead, which each call writes as a whole: {static.memory[0]:,} bytes of state from the "
         f"first token on (growing: {early:.1%} of that at token {EARLY}), {static.written[0]:,} bytes written a token, "
         f"{statistics.median(static.ns) / 1e6:.2f} ms a token (growing: {statistics.median(run.ns) / 1e6:.2f}).",
         f"- {', '.join(f'{name}: {value}' for name, value in describe())}.",

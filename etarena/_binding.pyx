@@ -317,7 +317,8 @@ cdef class ShapeBinder:
         bound.offsets.resize(max(count, 1))
         for i in range(count):
             sizes[i] = bound.nbytes[self.planned[i]]
-        if not self.in_stages and self.last_plan is not None and sizes == self.last_sizes:   # only caches became longer
+        # Only caches became longer: the plan stays.
+        if not self.in_stages and self.last_plan is not None and sizes == self.last_sizes:
             bound.offsets, bound.peak = self.last_plan.offsets, self.last_plan.peak
             bound.lower_bound = self.last_plan.lower_bound
             return 0

@@ -36,7 +36,7 @@ cdef class PlannedMethod:
     cdef tuple labels
     cdef tuple scratch_outside
     cdef StateKeeper keeper
-    cdef object held_states               # of the section, by name: State objects, shared with the program's other methods
+    cdef object held_states               # of the section, by name: State objects, shared with other methods
     cdef int64_t fixed_state_bytes
     cdef int64_t state_bytes              # after the last run
     cdef int64_t state_bytes_written      # by the last run

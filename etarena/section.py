@@ -161,9 +161,7 @@ def build_section(
     return section
 
 
-def _read(
-    emitted: ExecutionPlan, program: ExportedProgram, sizes: NamedSizes, states: States
-) -> _Emitted:
+def _read(emitted: ExecutionPlan, program: ExportedProgram, sizes: NamedSizes, states: States) -> _Emitted:
     tensors = {index: value.val for index, value in enumerate(emitted.values) if isinstance(value.val, Tensor)}
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     signature = program.graph_signature

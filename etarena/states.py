@@ -140,8 +140,9 @@ def tell_lengths(
     told: dict[sympy.Symbol, plan.Discovery] = {}
     for place, (growth, sizes) in enumerate(states):
         size = sizes[growth.dim] if growth is not None else 0
-        free = getattr(size, "free_symbols", set()) - bound
-        form = affine(size, next(iter(free))) if len(free) == 1 and size.free_symbols == free else None
+        every: set[sympy.Symbol] = getattr(size, "free_symbols", set())
+        free = every - bound
+        form = affine(size, next(iter(free))) if len(free) == 1 and every == free else None
         if growth is None or form is None or form[0] < 1:
             continue
         (symbol,) = free

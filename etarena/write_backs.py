@@ -9,7 +9,6 @@ from typing import Any
 
 from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.schema import ExecutionPlan, KernelCall, Tensor
-
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 

@@ -223,8 +223,8 @@ INLINE void attend_tile(const Attention& job, Scratch& scratch, int64_t tile) {
   for (int r = 0; r < rows; ++r) {
     const float factor = scratch.weight[r] == 0 ? 0.0f : 1 / scratch.weight[r];
     const int64_t* stride = job.out.stride;
-    Item* const out = static_cast<Item*>(job.result) + place[r][0] * stride[0] + place[r][1] * stride[1] +
-                      place[r][2] * stride[2];
+    Item* const out =
+        static_cast<Item*>(job.result) + place[r][0] * stride[0] + place[r][1] * stride[1] + place[r][2] * stride[2];
     for (int64_t d = 0; d < job.value_size; ++d) {
       out[d * stride[3]] = static_cast<Item>(scratch.total[r * scratch.value_size + d] * factor);
     }

@@ -2,8 +2,8 @@
 //
 // Keys are taken in blocks, each block's products are exponentiated against the largest seen so far, and sums are
 // rescaled when that changes (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al.,
-// FlashAttention, 2022), so nothing of the size of queries x keys is kept. Query rows that read the same keys (the heads
-// of a group, neighbouring positions) are worked on together.
+// FlashAttention, 2022), so nothing of the size of queries x keys is kept. Query rows that read the same keys (the
+// heads of a group, neighbouring positions) are worked on together.
 #pragma once
 
 #include <algorithm>

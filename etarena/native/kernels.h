@@ -7,7 +7,8 @@ namespace etarena {
 
 using Stack = executorch::runtime::Span<executorch::runtime::EValue*>;
 
-// etarena::append.out(cache, new, dim, past, window, out): `out` lies where `cache` lies; only the new rows are written.
+// etarena::append.out(cache, new, dim, past, window, out): `out` lies where `cache` lies; only the new rows are
+// written.
 void append_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);
 // etarena::attention.out(query, key, value, mask, causal, scale, window, out)
 void attention_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);

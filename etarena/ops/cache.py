@@ -133,9 +133,7 @@ def _fake_length(cache: torch.Tensor, dim: int) -> torch.SymInt:
     return torch.library.get_ctx().new_dynamic_size()
 
 
-def _append(
-    cache: torch.Tensor, new: torch.Tensor, dim: int, past: int, window: int | None = None
-) -> torch.Tensor:
+def _append(cache: torch.Tensor, new: torch.Tensor, dim: int, past: int, window: int | None = None) -> torch.Tensor:
     """Eager mode: the buffer itself changes shape; the result is a copy, like that of an operator without aliases."""
     if past != cache.shape[dim]:
         raise ShapeError(f"past is {past}, but the cache holds {cache.shape[dim]} entries in dimension {dim}")

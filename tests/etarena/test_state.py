@@ -115,7 +115,11 @@ class TestWriting:
     @pytest.mark.parametrize(
         ("value", "error", "words"),
         [
-            (torch.zeros(3, dtype=torch.float64), etarena.InputTypeError, "'total' is float32, the value torch.float64"),
+            (
+                torch.zeros(3, dtype=torch.float64),
+                etarena.InputTypeError,
+                "'total' is float32, the value torch.float64",
+            ),
             (torch.zeros(4), etarena.InputError, r"'total' has shape \[3\], the value \[4\]"),
             (torch.zeros(3, 1), etarena.InputError, r"the value \[3, 1\]"),
             (torch.tensor(1.0), etarena.InputError, r"the value \[\]"),
@@ -276,7 +280,7 @@ class TestFailingCalls:
     def test_nothing_changes_when_the_results_cannot_be_handed_out(self):
         program = load_exported(FailsLate(), (torch.ones(2), torch.tensor([0])))
         x = torch.ones(2)
-        given = torch.empty(2)[::2]   # another layout than the result's: needs a copy
+        given = torch.empty(2)[::2]  # another layout than the result's: needs a copy
         with etarena.zero_copy(), pytest.raises(etarena.CopyRefusedError):
             program.method().execute([torch.ones(4)[::2], torch.tensor([0])])
         with pytest.raises(etarena.InputError):
