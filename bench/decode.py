@@ -1,7 +1,7 @@
 """Generating text with a cache that grows: memory, bytes written and time per token, against a cache of fixed size.
 
-``python -m bench.decode [--tokens N] [--write]``: a Llama-style decoder (4 layers, hidden size 256, 8 heads, 2 key heads,
-random weights) generates N tokens greedily, once with `etarena.huggingface.CachedDecoder` and once with caches of fixed
+``python -m bench.decode [--tokens N] [--write]``: a Llama-style decoder (4 layers, hidden size 256, 8 heads, 2 key
+heads, random weights) generates N tokens greedily, once with `etarena.huggingface.CachedDecoder` and once with caches of fixed
 size for N tokens. ``--write`` puts the section "Decoding" into bench/RESULTS.md.
 """
 
@@ -178,21 +178,29 @@ def section(run: Run, error: float, static: Run) -> str:
     steps = [step for step in (EARLY, 256, 1024, 2048, 4096) if step <= count]
     heads = ["token", "bytes written", "bytes copied", "cache bytes", "tokens need", "ms a token"]
     early = run.memory[EARLY - 1] / static.memory[EARLY - 1]
+    intro = (
+        f"`python -m bench.decode --tokens {count} --write`: a Llama-style decoder ({LAYERS} layers, hidden size "
+        f"{HIDDEN}, {HEADS} heads, {KEY_HEADS} key heads, float32, random weights) generates {count:,} tokens, one a "
+        "call, with `etarena.huggingface.CachedDecoder`. `bytes written`: by one call into all states; `bytes copied`: "
+        "the copy ledger of that call; `ms a token`: median of the 32 calls before."
+    )
+    pages = run.pages / bytes_of_tokens(count)
+    against = (
+        f"With caches of fixed size for {count:,} tokens instead, which each call writes as a whole: "
+        f"{static.memory[0]:,} bytes of state from the first token on (growing: {early:.1%} of that at token {EARLY}), "
+        f"{static.written[0]:,} bytes written a token, {statistics.median(static.ns) / 1e6:.2f} ms a token (growing: "
+        f"{statistics.median(run.ns) / 1e6:.2f})."
+    )
     lines = [
         "## Decoding",
         "",
-        f"`python -m bench.decode --tokens {count} --write`: a Llama-style decoder ({LAYERS} layers, hidden size {HIDDEN}, "
-        f"{HEADS} heads, {KEY_HEADS} key heads, float32, random weights) generates {count:,} tokens, one a call, with "
-        "`etarena.huggingface.CachedDecoder`. `bytes written`: by one call into all states; `bytes copied`: the copy "
-        "ledger of that call; `ms a token`: median of the 32 calls before.",
+        intro,
         "",
         table(heads, [at(step) for step in steps]),
         "",
         f"- Largest difference of the logits from eager at sampled steps, over their magnitude: {error:.1e}.",
-        f"- Memory of the caches in pages, at the end: {run.pages / bytes_of_tokens(count):.4f} x what the tokens need.",
-        f"- With caches of fixed size for {count:,} tokens instead, which each call writes as a whole: {static.memory[0]:,} bytes of state from the "
-        f"first token on (growing: {early:.1%} of that at token {EARLY}), {static.written[0]:,} bytes written a token, "
-        f"{statistics.median(static.ns) / 1e6:.2f} ms a token (growing: {statistics.median(run.ns) / 1e6:.2f}).",
+        f"- Memory of the caches in pages, at the end: {pages:.4f} x what the tokens need.",
+        f"- {against}",
         f"- {', '.join(f'{name}: {value}' for name, value in describe())}.",
     ]
     return "\n".join(lines) + "\n"
