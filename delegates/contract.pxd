@@ -12,3 +12,4 @@ cdef class ScratchUser:
     cdef readonly str backend
     cdef int64_t measure(self, const vector[Argument]& arguments) except -1
     cdef int place(self, const vector[Argument]& arguments, char* address, int64_t nbytes) except -1
+    cdef int leave(self) except -1

@@ -26,3 +26,7 @@ cdef class ScratchUser:
     cdef int place(self, const vector[Argument]& arguments, char* address, int64_t nbytes) except -1:
         """Use `nbytes` bytes at `address` in calls with these arguments, until told otherwise."""
         return 0
+
+    cdef int leave(self) except -1:
+        """Allocate scratch without the plan from now on."""
+        return 0

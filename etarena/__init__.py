@@ -1,11 +1,13 @@
 """Run-time memory planning for PyTorch models on the stock ExecuTorch runtime.
 
 Importing this package only defines names: torch and the ExecuTorch libraries are loaded when a name that needs them is
-first used.
+first used. XNNPACK is told where its scratch memory comes from at once, which works only before its library is loaded.
 """
 
 import importlib
 from typing import TYPE_CHECKING
+
+from .delegates.xnnpack import interpose
 
 __version__ = "0.1.0"
 
@@ -86,3 +88,6 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+interpose()

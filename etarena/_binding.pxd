@@ -3,6 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
+from etarena._scratch cimport DelegateScratch
 from etarena.allocator.planner cimport OffsetPlanner
 from etarena.allocator.sizes cimport SizeProgram
 
@@ -38,11 +39,13 @@ cdef class BoundShape:
     cdef readonly int64_t lower_bound
     cdef readonly int64_t output_bytes
     cdef readonly int64_t plan_ns
+    cdef vector[int64_t] scratch        # bytes of each delegate call; their offsets follow those of the planned buffers
     cdef object search                  # AnytimePlanner that looks for a lower peak; None before it is wanted
     # Of methods in which data tells sizes. A stage begins where data tells something; a call goes from stage to stage.
     cdef vector[int64_t] registers      # as far as they are known
     cdef vector[uint8_t] known          # of each register
     cdef vector[uint8_t] ready          # of each value: whether its sizes are known
+    cdef vector[int32_t] changed_calls  # delegate calls that get other scratch than in the stage before
     cdef vector[int32_t] changed        # values with another size or place than in the stage before
     cdef vector[int32_t] appeared       # owners of outputs whose sizes are known from here on
     cdef vector[Move] moves             # what must be copied to its new place, in this order
@@ -61,6 +64,7 @@ cdef class ShapeBinder:
     cdef readonly object section        # the decoded plan section
     cdef SizeProgram program
     cdef OffsetPlanner planner
+    cdef readonly DelegateScratch scratch   # of the loaded method; None when there is none
     cdef vector[int32_t] rank           # of each value
     cdef vector[int32_t] start          # of each value: where its dimensions begin in the flat lists
     cdef vector[int32_t] registers      # flat: the size of each dimension of each value
@@ -99,6 +103,13 @@ cdef class ShapeBinder:
     cdef void leave_out(self, BoundShape bound, int position) noexcept
     cdef int64_t largest_live(self, BoundShape bound)
     cdef int place(self, BoundShape bound) except -1
+    cdef int use_scratch(self, DelegateScratch scratch) except -1
+    cdef int buffers(self) noexcept
+    cdef int64_t bytes_of(self, BoundShape bound, int buffer) noexcept
+    cdef int measure_scratch(self, BoundShape bound, BoundShape before) except -1
+    cdef bint call_is_ready(self, BoundShape bound, int call) noexcept
+    cdef bint call_changed(self, BoundShape bound, BoundShape before, int call) noexcept
+    cdef int place_scratch(self, BoundShape bound, int call, char* base) except -1
     cdef BoundShape improved(self, BoundShape bound)
     cdef object sizes_text(self, BoundShape bound)
     cdef object too_large(self, int position, BoundShape bound)

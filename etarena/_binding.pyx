@@ -5,6 +5,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
+from etarena._scratch cimport DelegateScratch
 from etarena.allocator.planner cimport OffsetPlanner
 from etarena.allocator.sizes cimport SizeProgram
 
@@ -36,7 +37,7 @@ cdef class BoundShape:
         """Bytes this object keeps, for the cache's limit."""
         cdef size_t numbers = self.nbytes.size() + self.offsets.size() + self.registers.size() + 4 * self.moves.size()
         cdef size_t flags = self.known.size() + self.ready.size()
-        numbers += self.grown.size()
+        numbers += self.grown.size() + self.scratch.size()
         return 4 * (self.sizes.size() + self.changed.size()) + 8 * numbers + flags + self.tree_bytes + 512
 
 
@@ -145,6 +146,7 @@ cdef class ShapeBinder:
         self.check_inputs(key, bound.registers.data())
         self.check_lengths(key, bound)
         self.measure(bound)
+        self.measure_scratch(bound, None)
         self.place(bound)
         bound.run_peak = bound.peak
         bound.run_bound = self.largest_live(bound) if self.in_stages else bound.lower_bound
@@ -304,6 +306,9 @@ cdef class ShapeBinder:
             if bound.ready[owner] == READY:
                 change[self.first[i]] += bound.nbytes[owner]
                 change[self.last[i]] -= bound.nbytes[owner]
+        for i in range(<int> bound.scratch.size()):
+            change[self.scratch.instruction[i]] += bound.scratch[i]
+            change[self.scratch.instruction[i] + 1] -= bound.scratch[i]
         for i in range(<int> change.size()):
             live += change[i]
             largest = max(largest, live)
@@ -311,12 +316,12 @@ cdef class ShapeBinder:
 
     cdef int place(self, BoundShape bound) except -1:
         """Offsets of the planned buffers."""
-        cdef int i, count = <int> self.planned.size()
+        cdef int i, count = self.buffers()
         cdef vector[int64_t] sizes
         sizes.resize(max(count, 1))
         bound.offsets.resize(max(count, 1))
         for i in range(count):
-            sizes[i] = bound.nbytes[self.planned[i]]
+            sizes[i] = self.bytes_of(bound, i)
         # Only caches became longer: the plan stays.
         if not self.in_stages and self.last_plan is not None and sizes == self.last_sizes:
             bound.offsets, bound.peak = self.last_plan.offsets, self.last_plan.peak
@@ -333,6 +338,70 @@ cdef class ShapeBinder:
         self.last_plan, self.last_sizes = bound, sizes
         return 0
 
+    cdef int use_scratch(self, DelegateScratch scratch) except -1:
+        """Plan the scratch of these delegates from now on, which are those of the method as it was just loaded."""
+        cdef int i
+        self.first.resize(self.planned.size())
+        self.last.resize(self.planned.size())
+        for i in range(scratch.count()):
+            self.first.push_back(scratch.instruction[i])
+            self.last.push_back(scratch.instruction[i] + 1)
+        self.scratch = scratch
+        return 0
+
+    cdef int buffers(self) noexcept:
+        """Number of planned buffers: those of values, then the scratch of each delegate call."""
+        return <int> self.first.size()
+
+    cdef int64_t bytes_of(self, BoundShape bound, int buffer) noexcept:
+        cdef int calls_from = <int> self.planned.size()
+        return bound.nbytes[self.planned[buffer]] if buffer < calls_from else bound.scratch[buffer - calls_from]
+
+    cdef int measure_scratch(self, BoundShape bound, BoundShape before) except -1:
+        """Bytes of scratch that each delegate call needs; as in `before` where its arguments are the same."""
+        cdef int i
+        if self.scratch is None:
+            return 0
+        bound.scratch.assign(self.scratch.count(), 0)
+        for i in range(self.scratch.count()):
+            if before is not None and not self.call_changed(bound, before, i):
+                bound.scratch[i] = before.scratch[i]
+            elif self.call_is_ready(bound, i):
+                bound.scratch[i] = self.scratch.measure(
+                    i, bound.sizes.data(), self.start.data(), self.rank.data(), self.dim_orders.data()
+                )
+        return 0
+
+    cdef bint call_is_ready(self, BoundShape bound, int call) noexcept:
+        cdef int i, slot
+        for i in range(self.scratch.start[call], self.scratch.start[call + 1]):
+            slot = self.scratch.slots[i]
+            if slot >= 0 and bound.ready[slot] == UNKNOWN:
+                return False
+        return True
+
+    cdef bint call_changed(self, BoundShape bound, BoundShape before, int call) noexcept:
+        cdef int i, k, slot
+        for i in range(self.scratch.start[call], self.scratch.start[call + 1]):
+            slot = self.scratch.slots[i]
+            if slot < 0:
+                continue
+            if bound.ready[slot] != before.ready[slot]:
+                return True
+            for k in range(self.start[slot], self.start[slot] + self.rank[slot]):
+                if bound.sizes[k] != before.sizes[k]:
+                    return True
+        return False
+
+    cdef int place_scratch(self, BoundShape bound, int call, char* base) except -1:
+        """Tell a delegate call where its scratch is, once its arguments are known."""
+        if not self.call_is_ready(bound, call):
+            return 0
+        return self.scratch.place(
+            call, bound.sizes.data(), self.start.data(), self.rank.data(), self.dim_orders.data(),
+            base + bound.offsets[self.planned.size() + call], bound.scratch[call],
+        )
+
     cdef BoundShape improved(self, BoundShape bound):
         """Search for a lower peak in the background, from now on; give what has been found so far as a plan of its own.
 
@@ -341,9 +410,8 @@ cdef class ShapeBinder:
         cdef int i
         cdef BoundShape better
         if bound.search is None:
-            wanted = [position for position in self.planned]
             bound.search = AnytimePlanner(
-                [bound.nbytes[position] for position in wanted], list(self.first), list(self.last),
+                [self.bytes_of(bound, i) for i in range(self.buffers())], list(self.first), list(self.last),
                 self.planner.alignment, order=list(self.preferred) or None,
             )
             bound.search.start()
@@ -352,10 +420,11 @@ cdef class ShapeBinder:
             return bound
         better = BoundShape.__new__(BoundShape)
         better.sizes, better.nbytes, better.offsets = bound.sizes, bound.nbytes, bound.offsets
-        for i in range(<int> self.planned.size()):
+        for i in range(self.buffers()):
             better.offsets[i] = plan.offsets[i]
         better.peak, better.lower_bound = plan.peak, bound.lower_bound
         better.output_bytes, better.plan_ns, better.search = bound.output_bytes, bound.plan_ns, bound.search
+        better.registers, better.known, better.scratch = bound.registers, bound.known, bound.scratch
         better.ready, better.run_peak, better.run_bound = bound.ready, plan.peak, bound.run_bound
         return better
 
@@ -375,7 +444,9 @@ cdef class ShapeBinder:
     cdef object sizes_text(self, BoundShape bound):
         """List the symbols with their sizes, to end a message with."""
         sizes = ", ".join(
-            f"{symbol.name} = {bound.registers[i]}" for i, symbol in enumerate(self.section.symbols) if is_known(bound, i)
+            f"{symbol.name} = {bound.registers[i]}"
+            for i, symbol in enumerate(self.section.symbols)
+            if is_known(bound, i)
         )
         return f" ({sizes})" if sizes else ""
 

@@ -25,7 +25,7 @@ cdef class PlannedMethod:
     cdef OutputWriter writer
     cdef StagedRun stages               # None when the input sizes determine all sizes
     cdef object cache                     # OrderedDict: key bytes -> BoundShape, least recently used first
-    cdef size_t cached_bytes
+    cdef readonly size_t cached_bytes
     cdef readonly size_t cache_limit
     cdef readonly bint anytime            # improve plans that are used again, in the background
     cdef BoundShape current               # what the native tensors are bound to; None when they must be bound anew
@@ -34,7 +34,6 @@ cdef class PlannedMethod:
     cdef vector[char*] fixed              # of states and constants; NULL for everything else
     cdef vector[int64_t] fixed_bytes      # how much memory is there
     cdef tuple labels
-    cdef tuple scratch_outside
     cdef StateKeeper keeper
     cdef object held_states               # of the section, by name: State objects, shared with other methods
     cdef int64_t fixed_state_bytes
@@ -49,6 +48,7 @@ cdef class PlannedMethod:
     cdef int attach(self) except -1
     cdef BoundShape choose_plan(self)
     cdef BoundShape run(self, BoundShape bound)
+    cdef BoundShape told_stage(self, BoundShape bound, object told)
     cdef int keep_within_limit(self) except -1
     cdef BoundShape better_plan(self, BoundShape bound)
     cdef int rebind(self, BoundShape bound) except -1

@@ -5,25 +5,41 @@ A call reads the caller's tensors in place, finds or makes the plan of their sha
 memory and runs. With the shapes of the call before, only the pointers of inputs and outputs change.
 """
 
+import functools
+import warnings
 from collections import OrderedDict
 
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp
 from libcpp.vector cimport vector
 
-from etarena._binding cimport BoundShape, ShapeBinder
+from etarena._binding cimport UNKNOWN, BoundShape, ShapeBinder
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
+from etarena._scratch cimport DelegateScratch
 from etarena._staged_run cimport StagedRun
 from etarena._states cimport StateKeeper
 
 from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError, SizeOverflowError
+from .delegates.xnnpack import scratch
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
 from .state import States
 
 Kind = plan_section.Kind
+UINT8 = 0   # ExecuTorch's dtype code
+XNNPACK = "XnnpackBackend"
+LOADED_BEFORE = (
+    "executorch.runtime was imported before etarena: XNNPACK keeps its scratch memory outside the arena. "
+    "Import etarena first"
+)
+
+
+@functools.cache
+def warn_once():
+    """Say once a process that XNNPACK cannot be planned."""
+    warnings.warn(LOADED_BEFORE, stacklevel=3)
 
 
 cdef class PlannedMethod:
@@ -50,7 +66,11 @@ cdef class PlannedMethod:
 
     cdef int load(self) except -1:
         """Load the native method and check that it is the one its plan section describes."""
-        self.native = NativeMethod(self.program.native, self.name, [])
+        scratch.begin_capture()
+        try:
+            self.native = NativeMethod(self.program.native, self.name, [])
+        finally:
+            runtimes = scratch.end_capture()
         if self.native.payload is None:
             raise PlanError(f"method {self.name!r} carries no plan section")
         self.section = section = plan_section.decode(self.native.payload)
@@ -64,8 +84,15 @@ cdef class PlannedMethod:
         self.reader = InputReader(section, self.binder)
         self.writer = OutputWriter(section, self.binder, self.arena)
         self.labels = tuple(section.labels)
-        self.scratch_outside = tuple(sorted({delegate.id for delegate in section.delegates}))
+        self.binder.use_scratch(DelegateScratch(section, self.native, self._scratch_users(runtimes)))
         return self.attach()
+
+    def _scratch_users(self, runtimes):
+        """Say by delegate index which of the runtimes just made belongs to it: they are made in that order."""
+        indices = sorted({delegate.index for delegate in self.section.delegates if delegate.id == XNNPACK})
+        if indices and not scratch.is_active():
+            warn_once()
+        return dict(zip(indices, runtimes)) if len(indices) == len(runtimes) else {}
 
     cdef int attach(self) except -1:
         """Take hold of the native tensors and of the memory that does not change from run to run."""
@@ -270,6 +297,8 @@ cdef class PlannedMethod:
             self.addresses[position] = self.addresses[self.binder.storage[position]]
         self.native.rebind(bound.sizes.data(), self.addresses.data())
         self.keeper.placed.assign(self.keeper.placed.size(), NULL)
+        for i in range(<int> bound.scratch.size()):
+            self.binder.place_scratch(bound, i, base)
         self.current = bound
         self.current_key = self.reader.key
         return 0
@@ -290,13 +319,16 @@ cdef class PlannedMethod:
                 )
         return 0
 
-    def plan_for(self, shapes):
+    def plan_for(self, shapes, told=None):
         """Plan without running, for states as they are now.
 
         Parameters
         ----------
         shapes : sequence or mapping
             Sizes of each tensor input (an int for an int input that is a symbol), in order or by input name.
+        told : mapping of str to int, optional
+            Numbers that data would tell, by the name of the symbol (`etarena inspect` lists them). What depends on a
+            symbol without a number is not in the plan, or has its upper bound.
 
         Returns
         -------
@@ -324,9 +356,21 @@ cdef class PlannedMethod:
         try:
             self.keeper.read_lengths(key.data())
             bound = self.binder.bind(key.data())
+            if told is not None:
+                bound = self.told_stage(bound, told)
         finally:
             self.arena.leave()
         return self._describe(bound, tuple(tuple(shape) if hasattr(shape, "__iter__") else shape for shape in shapes))
+
+    cdef BoundShape told_stage(self, BoundShape bound, object told):
+        """Go through the stages as a run would in which data tells these numbers."""
+        names = {symbol.name: i for i, symbol in enumerate(self.section.symbols) if self.binder.told[i]}
+        for name, number in dict(told).items():
+            if name not in names:
+                raise InputError(f"told: no symbol {name!r} is told by data; there are {', '.join(names) or 'none'}")
+            if isinstance(number, bool) or not hasattr(number, "__index__") or not -(2**63) <= number < 2**63:
+                raise InputTypeError(f"told: {name!r} must be an int of 64 bits, got {number!r}")
+        return self.stages.follow(bound, {names[name]: number for name, number in dict(told).items()})
 
     def _checked_shape(self, entry, shape):
         """Return the sizes that one entry of `plan_for` stands for."""
@@ -349,6 +393,8 @@ cdef class PlannedMethod:
         buffers = []
         for i in range(<int> self.binder.planned.size()):
             position = self.binder.planned[i]
+            if bound.ready[position] == UNKNOWN:
+                continue
             value = self.section.values[position]
             start = self.binder.start[position]
             shape = tuple(bound.sizes[start + d] for d in range(self.binder.rank[position]))
@@ -358,8 +404,17 @@ cdef class PlannedMethod:
                     value.definition,
                 )
             )
+        for i in range(<int> self.binder.planned.size(), self.binder.buffers()):
+            nbytes = self.binder.bytes_of(bound, i)
+            label = self.labels[self.binder.first[i]]
+            buffers.append(
+                PlannedBuffer(
+                    f"scratch of {label} at {self.binder.first[i]}", bound.offsets[i], nbytes, self.binder.first[i],
+                    self.binder.last[i], UINT8, (nbytes,), label,
+                )
+            )
         return MemoryPlan(
-            self.name, shapes, bound.peak, bound.lower_bound, bound.output_bytes, self.state_bytes, bound.plan_ns,
+            self.name, shapes, bound.run_peak, bound.run_bound, bound.output_bytes, self.state_bytes, bound.plan_ns,
             tuple(buffers), self.labels,
         )
 
@@ -369,9 +424,10 @@ cdef class PlannedMethod:
         if self.last_bound is None:
             return None
         return RunStats(
-            self.last_bound.run_peak, self.last_bound.run_bound, self.last_bound.output_bytes, self.state_bytes, 0,
-            self.scratch_outside, self.last_plan_ns, bool(self.last_cached), self.last_bound.stage + 1,
-            tuple(self.last_copies), self.last_bound.moved_bytes, self.state_bytes_written,
+            self.last_bound.run_peak, self.last_bound.run_bound, self.last_bound.output_bytes, self.state_bytes,
+            max(self.last_bound.scratch, default=0), self.binder.scratch.outside, self.last_plan_ns,
+            bool(self.last_cached), self.last_bound.stage + 1, tuple(self.last_copies), self.last_bound.moved_bytes,
+            self.state_bytes_written,
         )
 
     @property

@@ -14,6 +14,9 @@ cdef extern from "runtime_guard.h" namespace "etarena" nogil:
         string log
     void start_runtime "executorch::runtime::runtime_init"() noexcept
 
+cdef extern from "kernel_registry.h" namespace "etarena" nogil:
+    vector[string] c_registered_kernels "etarena::registered_kernels"() except +
+
 cdef extern from "plan_backend.h" namespace "etarena" nogil:
     cdef cppclass PlanPayload:
         const void* data

@@ -3,6 +3,8 @@ from typing import Any, Self
 
 from typing_extensions import Buffer, disjoint_base
 
+def registered_kernels() -> frozenset[str]: ...
+
 @disjoint_base
 class NativeProgram:
     def __new__(cls, source: Buffer) -> Self: ...

@@ -16,6 +16,7 @@ from etarena._native cimport (
     STOP_DONE,
     STOP_FAILED,
     StopKind,
+    c_registered_kernels,
     register_cache_kernels,
     register_plan_backend,
     start_runtime,
@@ -40,6 +41,11 @@ if not register_cache_kernels():
 
 cdef object failure_of(str action, Failure& failure, object labels=()):
     return native_failure(action, failure.code, (<bytes> failure.log).decode(errors="replace"), labels)
+
+
+def registered_kernels() -> frozenset[str]:
+    """Return the names of the kernels that this process has, as ``namespace::name.overload``."""
+    return frozenset(name.decode() for name in c_registered_kernels())
 
 
 cdef class NativeProgram:

@@ -23,6 +23,7 @@ cdef class StagedRun:
     cdef vector[char] aside             # what waits while live buffers change places
 
     cdef BoundShape run(self, BoundShape root, vector[char*]& addresses)
+    cdef BoundShape follow(self, BoundShape bound, dict told)
     cdef BoundShape next_stage(self, BoundShape bound, Stop* stop)
     cdef int enter(self, BoundShape bound, vector[char*]& addresses) except -1
     cdef void move(self, BoundShape bound) noexcept

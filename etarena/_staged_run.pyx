@@ -2,7 +2,7 @@
 """One call of a method in which data tells sizes: run to a stop, plan what is left, go on."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memmove
 from libcpp.vector cimport vector
 
@@ -93,6 +93,23 @@ cdef class StagedRun:
             bound.following[key] = following
         return following
 
+    cdef BoundShape follow(self, BoundShape bound, dict told):
+        """Plan the stages of a run in program order in which data tells these numbers, by position of the symbol."""
+        cdef vector[int64_t] numbers
+        cdef vector[uint8_t] known
+        numbers.assign(max(self.binder.told.size(), 1), 0)
+        known.assign(max(self.binder.told.size(), 1), 0)
+        stops = {}
+        for entry in self.binder.section.discoveries:
+            if entry.symbol in told and self.binder.told[entry.symbol]:
+                position = entry.instruction + (entry.teller != Teller.COUNT_NONZERO)
+                stops.setdefault(position, set()).add(entry.symbol)
+        for position in sorted(stops):
+            for symbol in stops[position]:
+                numbers[symbol], known[symbol] = told[symbol], 1
+            bound = self.planner.advance(bound, position, numbers.data(), known.data())
+        return bound
+
     cdef int enter(self, BoundShape bound, vector[char*]& addresses) except -1:
         """Bring memory and tensors from the stage before into this one."""
         cdef int i, position, owner
@@ -110,6 +127,8 @@ cdef class StagedRun:
             else:
                 address = addresses[owner]
             self.native.rebind_one(position, bound.sizes.data() + self.binder.start[position], address)
+        for i in range(<int> bound.changed_calls.size()):
+            self.binder.place_scratch(bound, bound.changed_calls[i], self.arena.base_address)
         return 0
 
     cdef void move(self, BoundShape bound) noexcept:

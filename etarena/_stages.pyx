@@ -5,7 +5,7 @@ Buffers that hold something at this point stay where they are; what comes later 
 costs more than a hundredth of the lower bound, and more than the run has needed so far, they may move as well.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from etarena._binding cimport MOVE, RESTORE, SAVE, UNKNOWN, BoundShape, Move, ShapeBinder, now_ns
@@ -32,9 +32,9 @@ cdef class StagePlanner:
         self.place_of.assign(binder.rank.size(), -1)
         for i in range(count):
             self.place_of[binder.planned[i]] = i
-        self.sizes.resize(max(count, 1))
-        self.pins.resize(max(count, 1))
-        self.offsets.resize(max(count, 1))
+        self.sizes.resize(binder.buffers() + 1)
+        self.pins.resize(binder.buffers() + 1)
+        self.offsets.resize(binder.buffers() + 1)
 
     cdef BoundShape advance(self, BoundShape before, int position, const int64_t* numbers, const uint8_t* told):
         """Plan the stage that begins at instruction `position`, with what data has told so far.
@@ -51,6 +51,7 @@ cdef class StagePlanner:
         self.take_told(before, numbers, told, symbols, known)
         self.binder.evaluate(bound, symbols, known)
         self.binder.measure(bound)
+        self.binder.measure_scratch(bound, before)
         self.place(bound, before, position)
         self.list_changes(bound, before)
         self.list_moves(bound, before)
@@ -94,18 +95,17 @@ cdef class StagePlanner:
     cdef int place(self, BoundShape bound, BoundShape before, int position) except -1:
         """Offsets of what lives from here on; what is over keeps its own."""
         cdef ShapeBinder binder = self.binder
-        cdef int i, owner, count = <int> binder.planned.size()
+        cdef int i
         cdef int64_t peak, lower_bound
         cdef bint is_live, has_pins = False
-        for i in range(count):
-            owner = binder.planned[i]
+        for i in range(binder.buffers()):
             is_live = binder.first[i] < position
             self.pins[i] = -1
-            self.sizes[i] = bound.nbytes[owner]
+            self.sizes[i] = binder.bytes_of(bound, i)
             if binder.last[i] <= position:
                 self.sizes[i] = 0
             # A buffer that grows was told another size in the last round of a loop: what is in it is over.
-            if is_live and self.sizes[i] > 0 and self.sizes[i] <= before.nbytes[owner]:
+            if is_live and self.sizes[i] > 0 and self.sizes[i] <= binder.bytes_of(before, i):
                 self.pins[i] = before.offsets[i]
                 has_pins = True
         self.plan(self.pins.data() if has_pins else NULL, &bound.peak, &bound.lower_bound)
@@ -120,13 +120,13 @@ cdef class StagePlanner:
 
     cdef void keep_offsets(self, BoundShape bound) noexcept:
         cdef int i
-        for i in range(<int> self.binder.planned.size()):
+        for i in range(self.binder.buffers()):
             if self.sizes[i] > 0:
                 bound.offsets[i] = self.offsets[i]
 
     cdef int plan(self, const int64_t* pins, int64_t* peak, int64_t* lower_bound) except -1:
         cdef ShapeBinder binder = self.binder
-        cdef int count = <int> binder.planned.size()
+        cdef int count = binder.buffers()
         try:
             with nogil:
                 binder.planner.plan_pinned(
@@ -158,6 +158,11 @@ cdef class StagePlanner:
                             bound.appeared.push_back(owner)
             if changed:
                 bound.changed.push_back(position)
+        for i in range(<int> bound.scratch.size()):
+            place = <int> binder.planned.size() + i
+            changed = bound.scratch[i] != before.scratch[i] or bound.offsets[place] != before.offsets[place]
+            if changed or binder.call_changed(bound, before, i):
+                bound.changed_calls.push_back(i)
 
     cdef void list_moves(self, BoundShape bound, BoundShape before) noexcept:
         """Order the copies of live buffers to new places so that none overwrites what is still to be copied.

@@ -12,7 +12,10 @@ from torch.export import ExportedProgram
 from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
 
 from .allocator.errors import ExportError
+from .body_results import refuse_writing_bodies
+from .decompositions import decompose_missing_kernels
 from .oblivious import size_oblivious_tracing
+from .told_decompositions import with_told_kernels
 from .traced import Size, input_sizes, user_input_names
 from .unbacked import data_dependent_tracing, is_unbacked
 
@@ -56,10 +59,11 @@ def capture_model(
     args = pytree.tree_map_only(torch.Tensor, dense, args)
     kwargs = pytree.tree_map_only(torch.Tensor, dense, kwargs or {})
     try:
-        with size_oblivious_tracing(), data_dependent_tracing():
+        with size_oblivious_tracing(), data_dependent_tracing(), torch.no_grad():  # loops with an int have no gradients
             program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
     except Exception as error:
         raise ExportError(f"torch.export failed for {type(model).__name__}: {first_lines(error)}") from error
+    program = _with_kernels(program)
     names = _dim_names(model, args, kwargs, dynamic_shapes, program)
     return _capture(program, names, least=0)
 
@@ -70,7 +74,17 @@ def capture_program(program: ExportedProgram) -> Capture:
     There, torch usually assumed sizes of at least 2 and says so in the range. Like torch itself, this does not refuse 0
     and 1 then: only a minimum above 2 is a limit.
     """
-    return _capture(program, {}, least=2)
+    return _capture(_with_kernels(program), {}, least=2)
+
+
+def _with_kernels(program: ExportedProgram) -> ExportedProgram:
+    try:
+        with size_oblivious_tracing(), data_dependent_tracing():
+            return with_told_kernels(decompose_missing_kernels(program))
+    except ExportError:
+        raise
+    except Exception as error:
+        raise ExportError(f"an operator without a kernel cannot be replaced: {first_lines(error)}") from error
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
@@ -94,6 +108,7 @@ def first_lines(error: Exception, limit: int = 1000, lines: int = 8) -> str:
 
 
 def _capture(program: ExportedProgram, names: dict[sympy.Symbol, str], least: int) -> Capture:
+    refuse_writing_bodies(program.graph_module)
     _simplify_structures(program)
     ranges = {}
     for symbol, span in program.range_constraints.items():

@@ -98,9 +98,9 @@ def upper_bounds(
     bounds: dict[sympy.Symbol, Size] = {symbol: high for symbol, (_, high) in ranges.items() if high < 2**62}
     for expr in conditions:
         comparison = expr.reversed if isinstance(expr, sympy.Ge | sympy.Gt) else expr
-        if isinstance(comparison, sympy.Le | sympy.Lt) and comparison.lhs.is_Symbol:
-            if comparison.lhs not in comparison.rhs.free_symbols:
-                bounds.setdefault(comparison.lhs, comparison.rhs - int(isinstance(comparison, sympy.Lt)))
+        is_upper = isinstance(comparison, sympy.Le | sympy.Lt) and comparison.lhs.is_Symbol
+        if is_upper and comparison.lhs not in comparison.rhs.free_symbols:
+            bounds.setdefault(comparison.lhs, comparison.rhs - int(isinstance(comparison, sympy.Lt)))
     return bounds
 
 

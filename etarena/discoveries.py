@@ -1,12 +1,13 @@
 """Where the symbols that data tells become known: discoveries of a plan section, read off the lowered graph.
 
-Every node at which torch introduced such a symbol is tied to the instruction emitted for it. A count of non-zero elements
-is known before that instruction, so its result gets exactly the memory it needs; an int or a result's own size is known
-after it.
+Every node at which torch introduced such a symbol is tied to the instruction emitted for it. A count of non-zero
+elements is known before that instruction, so its result gets exactly the memory it needs; an int or a result's own size
+is known after it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import sympy
 import torch
@@ -16,15 +17,18 @@ from torch.fx import GraphModule, Node
 
 from .allocator.errors import ExportError
 from .allocator.plan import Teller
+from .loops import COUNTED as CARRIED
+from .loops import EMITTED, WHILE_LOOP
 from .symbols import affine
 from .traced import Size, expression, fake_tensors
 from .unbacked import ASSERTED, TOLD, is_unbacked, told_sizes
 
-__all__ = ["Told", "TellingNodes", "renamed_conditions", "told_symbols"]
+__all__ = ["TellingNodes", "Told", "renamed_conditions", "told_symbols"]
 
 # Operators whose result has as many rows as their mask has non-zero elements, by the position of the mask.
 COUNTED = {"aten::nonzero": 0, "aten::masked_select": 1, "aten::index": 1}
 BRANCHES = "cond"
+LOOPS = "while_loop"
 ITEM = "aten::_local_scalar_dense"
 COMPUTED = {"aten::slice_copy"}  # their sizes are expressions of what is known
 
@@ -71,8 +75,7 @@ class TellingNodes:
         self.instructions = [step for chain in self.emitted.chains for step in chain.instructions]
         self.items = self._scalar_instructions()
         self.placeholders = {
-            node: index
-            for index, node in enumerate(n for n in self.graph_module.graph.nodes if n.op == "placeholder")
+            node: index for index, node in enumerate(n for n in self.graph_module.graph.nodes if n.op == "placeholder")
         }
 
     def read(self, bounds: Mapping[sympy.Symbol, Size]) -> None:
@@ -90,6 +93,11 @@ class TellingNodes:
                     continue
                 for told in self._tell(node, origin, size, path, bounds):
                     self._settle(told)
+        for node in all_nodes(self.graph_module):
+            for position, index, number in node.meta.get(CARRIED, ()):
+                size = expression(number) if isinstance(number, torch.SymInt) else number
+                if isinstance(size, sympy.Symbol):
+                    self._settle(Told(size, Teller.SCALAR, position, index=index, origin=LOOPS))
 
     def _settle(self, told: Told) -> None:
         """Solve ``told number == size`` for a symbol that is new here; otherwise the two must agree."""
@@ -116,7 +124,7 @@ class TellingNodes:
             yield self._count(node, origin, size)
         elif node.target is torch.ops.higher_order.cond:
             yield from self._branch_sizes(node, size, path)
-        else:
+        elif node.target is not WHILE_LOOP:  # what a loop carries is told where it is moved
             yield self._own_size(node, origin, size, path, bounds)
 
     def _count(self, node: Node, origin: str, size: Size) -> Told:
@@ -173,8 +181,8 @@ class TellingNodes:
         upper = bounds.get(size) if isinstance(size, sympy.Symbol) else None
         if upper is None:
             raise ExportError(
-                f"only the operator itself knows size {dim} of {node.name!r} ({origin}), and nothing bounds it: say how "
-                "large it can be with torch._check(result.shape[...] <= limit), or compute it another way"
+                f"only the operator itself knows size {dim} of {node.name!r} ({origin}), and nothing bounds it: say "
+                "how large it can be with torch._check(result.shape[...] <= limit), or compute it another way"
             )
         at = self._first_use(index)
         return Told(size, Teller.SIZE, at, value=index, dim=dim or 0, upper=upper, origin=origin)
@@ -185,24 +193,10 @@ class TellingNodes:
         info = getattr(spec, "extra_tensor_info", None)
         if info is not None and info.fully_qualified_name in self.names:
             return self.names[info.fully_qualified_name]
-        if node in self.placeholders:
-            return self.placeholders[node]
-        operand = self._operand(node)
-        if operand is None:
+        index = self.placeholders.get(node, node.meta.get(EMITTED))
+        if index is None:
             raise ExportError(f"no value was emitted for {node.name!r}, which tells a size")
-        return self._value(operand)
-
-    def _operand(self, placeholder: Node) -> Node | None:
-        """What a placeholder of a branch stands for outside."""
-        for module in self.graph_module.modules():
-            for node in module.graph.nodes if isinstance(module, GraphModule) else ():
-                if node.target is not torch.ops.higher_order.cond:
-                    continue
-                for branch in node.args[1:3]:
-                    inner = [n for n in getattr(module, branch.target).graph.nodes if n.op == "placeholder"]
-                    if placeholder in inner:
-                        return node.args[3][inner.index(placeholder)]
-        return None
+        return index
 
     def _result(self, node: Node, position: int = 0) -> int:
         spec = pytree.tree_leaves(node.meta["spec"])[position]
@@ -231,11 +225,20 @@ class TellingNodes:
         return found
 
 
+def all_nodes(graph_module: GraphModule) -> Iterator[Node]:
+    """The nodes of a program, those of bodies included."""
+    for module in graph_module.modules():
+        if isinstance(module, GraphModule):
+            yield from module.graph.nodes
+
+
 def telling_nodes(graph_module: GraphModule) -> Iterator[Node]:
     """Nodes that tell symbols, in the order in which they are emitted."""
     for node in graph_module.graph.nodes:
         for body in node.args if isinstance(node.target, torch._ops.HigherOrderOperator) else ():
-            module = getattr(graph_module, body.target, None) if isinstance(body, Node) and body.op == "get_attr" else None
+            module = (
+                getattr(graph_module, body.target, None) if isinstance(body, Node) and body.op == "get_attr" else None
+            )
             if isinstance(module, GraphModule):
                 yield from telling_nodes(module)
         if node.meta.get("unbacked_bindings"):
@@ -278,11 +281,15 @@ def is_mask(node: Node) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
 
 
-def which_size(node: Node, path: Sequence[object]) -> tuple[int, int | None]:
+def which_size(node: Node, path: Sequence[Any]) -> tuple[int, int | None]:
     """Which result, and which dimension of it (None: an int), a path into a node's value leads to."""
     value, position, dim = node.meta["val"], 0, None
     for step in path:
-        if isinstance(step, pytree.SequenceKey) and isinstance(value, list | tuple) and not isinstance(value, torch.Size):
+        if (
+            isinstance(step, pytree.SequenceKey)
+            and isinstance(value, list | tuple)
+            and not isinstance(value, torch.Size)
+        ):
             position = step.idx
         elif isinstance(step, pytree.SequenceKey):
             dim = step.idx

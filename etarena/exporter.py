@@ -168,6 +168,8 @@ def _way_out(error: BaseException) -> str:
     """What the user can do about a failure that is known to come from the model's own mode."""
     if "native_batch_norm" in str(error):
         return ". The model normalises batches as in training: call model.eval() before the export"
+    if "out variant" in str(error):
+        return ". ExecuTorch has no kernel for these operators: write that part of the model with others"
     return ""
 
 

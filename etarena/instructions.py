@@ -1,9 +1,12 @@
 """Emitted instructions of an ExecuTorch plan as `Step`: which tensors each touches and which it makes share memory."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 import torch
 from executorch.exir.schema import (
+    Bool,
     DelegateCall,
     ExecutionPlan,
     FreeCall,
@@ -11,6 +14,7 @@ from executorch.exir.schema import (
     JumpFalseCall,
     KernelCall,
     MoveCall,
+    Operator,
     OptionalTensorList,
     Tensor,
     TensorList,
@@ -23,6 +27,7 @@ __all__ = ["APPEND", "read_steps"]
 
 # Operators of the runtime itself, which torch does not know. Only the view makes tensors share memory.
 PRIM_VIEW = "executorch_prim::et_view"
+COPY = "aten::copy_"
 PRIM_NAMESPACE = "executorch_prim::"
 # The result of an append lies where the cache lies, though its schema calls it a tensor of its own.
 APPEND = "etarena::append"
@@ -38,16 +43,38 @@ def read_steps(plan: ExecutionPlan) -> list[Step]:
     """
     if len(plan.chains) > 1:
         raise ExportError(f"method {plan.name!r} was emitted as {len(plan.chains)} chains; only one is supported")
-    return [_read(instruction.instr_args, plan) for chain in plan.chains for instruction in chain.instructions]
+    calls = [instruction.instr_args for chain in plan.chains for instruction in chain.instructions]
+    changing = {index for call in calls for index in _given(call)}
+    touched: set[int] = set(plan.inputs)
+    steps = []
+    for call in calls:
+        step = _read(call, plan, touched)
+        if isinstance(call, JumpFalseCall):
+            value = plan.values[call.cond_value_index].val
+            always = isinstance(value, Bool) and not value.bool_val and call.cond_value_index not in changing
+            step = replace(step, always=always)
+        steps.append(step)
+        touched.update(step.uses, step.move or ())
+    return steps
 
 
-def _read(call: InstructionArguments, plan: ExecutionPlan) -> Step:
+def _given(call: InstructionArguments) -> Sequence[int]:
+    """EValues that an instruction may give another value."""
+    if isinstance(call, KernelCall | DelegateCall):
+        return call.args
+    return [call.move_to] if isinstance(call, MoveCall) else ()
+
+
+def _read(call: InstructionArguments, plan: ExecutionPlan, touched: set[int]) -> Step:
     if isinstance(call, KernelCall):
         operator = plan.operators[call.op_index]
         label = f"{operator.name}.{operator.overload}" if operator.overload else operator.name
-        return Step(label, _tensors(call.args, plan), _aliases(operator.name, operator.overload, call.args, plan))
+        aliases = _aliases(operator.name, operator.overload, call.args, plan)
+        return Step(label, _tensors(call.args, plan), aliases, writes=_writes(operator, call.args, plan))
     if isinstance(call, DelegateCall):
-        return Step(plan.delegates[call.delegate_index].id, _tensors(call.args, plan))
+        tensors = _tensors(call.args, plan)
+        made = tuple(index for index in tensors if index not in touched)  # its results: nothing has filled them before
+        return Step(plan.delegates[call.delegate_index].id, tensors, writes=made)
     if isinstance(call, JumpFalseCall):
         return Step("jump_false", _tensors([call.cond_value_index], plan), target=call.destination_instruction)
     if isinstance(call, MoveCall):
@@ -86,6 +113,27 @@ def _aliases(name: str, overload: str, arguments: list[int], plan: ExecutionPlan
     )
 
 
+def _writes(operator: Operator, arguments: list[int], plan: ExecutionPlan) -> tuple[int, ...]:
+    """Tensors that a kernel overwrites as a whole: its out arguments, and what ``copy_`` copies to."""
+    if operator.name.startswith(PRIM_NAMESPACE):
+        return ()
+    (schema,) = _schemas(operator.name, operator.overload)
+    results = [position for position, argument in enumerate(schema.arguments) if argument.is_out]
+    if operator.name == COPY:
+        results = [0]
+    given = arguments[: len(schema.arguments)]
+    read = _tensors([index for position, index in enumerate(given) if position not in results], plan)
+    return tuple(index for index in _tensors([given[position] for position in results], plan) if index not in read)
+
+
+@cache
+def _schemas(name: str, overload: str) -> list[torch._C.FunctionSchema]:
+    schemas = [schema for schema in torch._C._jit_get_schemas_for_operator(name) if schema.overload_name == overload]
+    if not schemas:
+        raise ExportError(f"operator {name}.{overload} has no schema, so nothing says which tensors share memory")
+    return schemas
+
+
 @cache
 def _returned_arguments(name: str, overload: str) -> tuple[tuple[int, int], ...]:
     """Pairs of argument positions: a tensor that the operator takes, and the result that shares its memory.
@@ -93,10 +141,7 @@ def _returned_arguments(name: str, overload: str) -> tuple[tuple[int, int], ...]
     The emitter appends the results to the arguments. A kernel with out arguments gets these as its results, so nothing
     new is shared; other operators (``copy_``, ``index_put_``) say in their schema which argument a result shares.
     """
-    schemas = [schema for schema in torch._C._jit_get_schemas_for_operator(name) if schema.overload_name == overload]
-    if not schemas:
-        raise ExportError(f"operator {name}.{overload} has no schema, so nothing says which tensors share memory")
-    (schema,) = schemas
+    (schema,) = _schemas(name, overload)
     if any(argument.is_out for argument in schema.arguments):
         return ()
     n_arguments = len(schema.arguments)

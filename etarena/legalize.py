@@ -1,5 +1,7 @@
 """Rewrites of the edge program for what the stock CPU kernels cannot run as it is."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import executorch.exir.passes.dim_order_ops_registry  # noqa: F401  (registers the copy operator)
@@ -47,7 +49,7 @@ class ReplaceMissingKernels(PassBase):
             count = value.shape[dim]
         else:
             with node.graph.inserting_before(node):
-                count = node.graph.call_function(torch.ops.aten.sym_size.int, (source, dim))
+                count = node.graph.call_function(torch.ops.aten.sym_size.int, (source, dim % value.dim()))
             count.meta["val"] = value.shape[dim]
         node.target = exir_ops.edge.aten.topk.default
         node.args = (source, count, dim, descending, True)
@@ -58,8 +60,9 @@ class MatchDimOrders(ExportPass):
 
     Kernels of pointwise operators take channels-last tensors if all operands are; a number or a vector of channels
     beside an image is refused. Many other kernels (``flip``, ``view_copy``) read a channels-last tensor as if it were
-    contiguous, silently. Copies between dim orders are left alone, and so are delegates and what reads
-    a growable cache as it lies.
+    contiguous, silently. Copies between dim orders are left alone, and so are delegates and what reads a growable cache
+    as it lies. What control flow takes and what its bodies return is in the default order, so that all branches and
+    rounds agree.
     """
 
     COPIES = frozenset(
@@ -70,6 +73,10 @@ class MatchDimOrders(ExportPass):
             *CACHE_OPERATORS,
         }
     )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._depth = 0
 
     def call(self, graph_module: GraphModule) -> PassResult:
         """Trace `graph_module` again, unless all of it is in the default dim order already."""
@@ -92,6 +99,43 @@ class MatchDimOrders(ExportPass):
         if op not in self.COPIES and not (is_pointwise and is_known):
             args, kwargs = pytree.tree_map(self._in_default_order, (args, kwargs))
         return super().call_operator(op, args, kwargs, meta)
+
+    def call_cond(self, pred: Any, true_fn: Any, false_fn: Any, inputs: Any, meta: NodeMetadata) -> ProxyValue:
+        """Trace a ``cond``, operands and results in the default order."""
+        with self._body():
+            return super().call_cond(pred, true_fn, false_fn, self._all_in_default_order(inputs), meta)
+
+    def call_while(self, cond_fn: Any, body_fn: Any, start: Any, operands: Any, meta: NodeMetadata) -> ProxyValue:
+        """Trace a ``while_loop``, operands and results in the default order."""
+        with self._body():
+            inputs = map(self._all_in_default_order, (start, operands))
+            return super().call_while(cond_fn, body_fn, *inputs, meta)
+
+    def call_map(self, f: Any, rows: Any, operands: Any, meta: NodeMetadata) -> ProxyValue:
+        """Trace a ``map``, operands and results in the default order."""
+        with self._body():
+            return super().call_map(f, *map(self._all_in_default_order, (rows, operands)), meta)
+
+    def call_scan(self, combine_fn: Any, start: Any, rows: Any, operands: Any, meta: NodeMetadata) -> ProxyValue:
+        """Trace a ``scan``, operands and results in the default order."""
+        with self._body():
+            inputs = map(self._all_in_default_order, (start, rows, operands))
+            return super().call_scan(combine_fn, *inputs, meta)
+
+    def output(self, results: Any, meta: NodeMetadata) -> ProxyValue:
+        """Return the results; those of a body in the default order."""
+        return super().output(self._all_in_default_order(results) if self._depth else results, meta)
+
+    @contextmanager
+    def _body(self) -> Iterator[None]:
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+
+    def _all_in_default_order(self, values: Any) -> Any:
+        return pytree.tree_map(self._in_default_order, values)
 
     def _in_default_order(self, leaf: Any) -> Any:
         if not _is_tensor(leaf) or _is_default_order(leaf.data):

@@ -2,8 +2,9 @@
 
 Plain data in and out: a method is a list of `Step`, a value is its EValue index. Values that share memory form one
 *storage*. A storage lives from the first instruction that touches any of its values to one past the last one
-(half-open), in program order, which is conservative for the forward jumps of a branch; a backward jump makes everything
-that its loop touches live through the whole loop.
+(half-open), in program order, which is conservative for the forward jumps of a branch. Around a loop, a storage also
+lives wherever its contents may still be read by an instruction that control flow reaches (`loop_liveness`): what every
+round writes before it reads it lives only between the two, what is carried or only read lives through all of the loop.
 
 A move makes one EValue point at another's tensor. Where the sources of a destination are never alive together and die
 with the move (the results of the two branches of a ``cond``), sources and destination become one storage. Everywhere
@@ -13,6 +14,8 @@ else the uses of the destination count as uses of every source that can reach it
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+
+from .loop_liveness import loop_lives
 
 __all__ = ["Lifetimes", "MovedOutputError", "Step", "analyse"]
 
@@ -41,6 +44,10 @@ class Step:
         Source and destination of a move.
     target : int, optional
         Instruction that a jump may go to.
+    writes : tuple of int
+        Those of `uses` of which the instruction writes every byte without having read one.
+    always : bool, default False
+        Whether the jump is always taken.
     """
 
     label: str
@@ -48,6 +55,8 @@ class Step:
     aliases: tuple[tuple[int, int], ...] = ()
     move: tuple[int, int] | None = None
     target: int | None = None
+    writes: tuple[int, ...] = ()
+    always: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +114,7 @@ def analyse(
     tensors: Mapping[int, Hashable],
     outputs: Collection[int] = (),
     fixed: Collection[int] = (),
+    stops: Collection[int] = (),
 ) -> Lifetimes:
     """Find which values share memory, and when each storage is alive.
 
@@ -119,6 +129,9 @@ def analyse(
         Tensors that the method returns: alive to the end.
     fixed : collection of int
         Tensors whose memory exists outside the method (inputs, constants, mutable buffers).
+    stops : collection of int
+        Instructions at which memory is planned anew. What a loop around one touches lives through all of the loop: in
+        its next round, the loop comes back to what lies before the stop, in memory that was planned at it.
 
     Returns
     -------
@@ -136,7 +149,8 @@ def analyse(
     _check_outputs(reaching, storages, outputs)
     _spread_uses(reaching, storages)
     life = _lives(storages, len(steps), outputs)
-    _extend_over_loops(steps, storages, life)
+    _extend_over_loops(steps, storages, life, outputs)
+    _extend_over_stops(_loops(steps), storages, life, stops)
     definition = {root: min(touched) for root, touched in storages.touched.items() if touched}
     return Lifetimes({value: storages.root(value) for value in tensors}, life, definition)
 
@@ -217,15 +231,46 @@ def _lives(storages: _Storages, n_steps: int, outputs: Collection[int]) -> dict[
     return life
 
 
-def _extend_over_loops(steps: Sequence[Step], storages: _Storages, life: dict[int, tuple[int, int]]) -> None:
-    """Everything that a loop touches lives through the whole loop: its next round may read what this one wrote."""
-    loops = [(step.target, end) for end, step in enumerate(steps) if step.target is not None and step.target <= end]
+def _extend_over_loops(
+    steps: Sequence[Step], storages: _Storages, life: dict[int, tuple[int, int]], outputs: Collection[int]
+) -> None:
+    """Extend the life of what a loop touches to where its contents may be read in another round or after the loop."""
+    loops = _loops(steps)
+    if not loops:
+        return
+    inside = {position for start, end in loops for position in range(start, end + 1)}
+    touched = {root: storages.touched[root] for root in life if not inside.isdisjoint(storages.touched[root])}
+    written: dict[int, set[int]] = {root: set() for root in touched}
+    for position, step in enumerate(steps):
+        for root in _overwritten(step, storages):
+            if root in written:
+                written[root].add(position)
+    returned = {storages.root(value) for value in outputs}
+    for root, (first, last) in loop_lives(steps, touched, written, returned).items():
+        life[root] = (min(life[root][0], first), max(life[root][1], last))
+
+
+def _overwritten(step: Step, storages: _Storages) -> set[int]:
+    """Storages that an instruction overwrites without reading them."""
+    read = {storages.root(value) for value in step.uses if value not in step.writes}
+    return {storages.root(value) for value in step.writes} - read
+
+
+def _extend_over_stops(
+    loops: list[tuple[int, int]], storages: _Storages, life: dict[int, tuple[int, int]], stops: Collection[int]
+) -> None:
+    stopping = [(start, end) for start, end in loops if any(start <= stop <= end for stop in stops)]
     changed = True
     while changed:
         changed = False
-        for start, end in loops:
+        for start, end in stopping:
             for root, (first, last) in life.items():
                 if first <= end and last > start and any(start <= at <= end for at in storages.touched[root]):
                     extended = (min(first, start), max(last, end + 1))
                     changed |= extended != (first, last)
                     life[root] = extended
+
+
+def _loops(steps: Sequence[Step]) -> list[tuple[int, int]]:
+    """First and last instruction of every loop: where a jump leads back to, and the jump."""
+    return [(step.target, end) for end, step in enumerate(steps) if step.target is not None and step.target <= end]

@@ -19,7 +19,7 @@ from torch.fx import GraphModule
 
 from .allocator.errors import ExportError
 
-__all__ = ["CONTROL_FLOW", "emitting_loops"]
+__all__ = ["COND", "CONTROL_FLOW", "COUNTED", "EMITTED", "MAP", "SCAN", "WHILE_LOOP", "emitting_loops"]
 
 Value: TypeAlias = _AbstractValue
 
@@ -27,31 +27,36 @@ COND = torch.ops.higher_order.cond
 WHILE_LOOP = torch.ops.higher_order.while_loop
 SCAN = torch.ops.higher_order.scan
 MAP = torch.ops.higher_order.map_impl
+# Notes that emission leaves on nodes: the EValue of a body's placeholder; (instruction, EValue, int as traced) wherever
+# a while_loop has a new value of an int that it carries.
+EMITTED, COUNTED = "etarena_emitted", "etarena_counted"
 CONTROL_FLOW = frozenset({COND, WHILE_LOOP, SCAN, MAP})
 
 
 @contextmanager
 def emitting_loops() -> Iterator[None]:
     """Within the block, ExecuTorch emits control flow as described above; it is as before afterwards."""
-    original = _Emitter._emit_control_flow, _Emitter.output
+    original = _Emitter._emit_control_flow, _Emitter.output, _Emitter.placeholder
+
+    def placeholder(self: _Emitter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
+        value = original[2](self, target, args, kwargs)
+        self.node.meta[EMITTED] = value.id
+        return value
 
     def output(self: _Emitter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         results = _values(self, pytree.tree_flatten(args[0])[0])
         original[1](self, target, (results,), kwargs)
 
-    _Emitter._emit_control_flow, _Emitter.output = _emit_control_flow, output
+    _Emitter._emit_control_flow, _Emitter.output, _Emitter.placeholder = _emit_control_flow, output, placeholder
     try:
         yield
     finally:
-        _Emitter._emit_control_flow, _Emitter.output = original
+        _Emitter._emit_control_flow, _Emitter.output, _Emitter.placeholder = original
 
 
-def _emit_control_flow(emitter: _Emitter, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Value]:
-    if any(kwargs.values()):
-        raise ExportError(
-            f"the body of {emitter.node.name!r} changes a tensor of the model in place; carry it through the loop and "
-            "write it back afterwards"
-        )
+def _emit_control_flow(
+    emitter: _Emitter, target: Any, args: tuple[Any, ...], _kwargs: Mapping[str, Any]
+) -> list[Value]:
     results = [
         _result(emitter, *pair) for pair in zip(emitter.node.meta["spec"], emitter.node.meta["val"], strict=True)
     ]
@@ -87,7 +92,9 @@ def _result(emitter: _Emitter, spec: object, traced: object) -> Value:
 def _values(emitter: _Emitter, arguments: Iterable[Any]) -> list[Value]:
     """Arguments as emitted values: numbers get one."""
     return [
-        argument if isinstance(argument, Value) else emitter._emit_evalue(emitter._constant_to_evalue(argument, None))
+        argument
+        if isinstance(argument, _AbstractValue)
+        else emitter._emit_evalue(emitter._constant_to_evalue(argument, None))
         for argument in arguments
     ]
 
@@ -97,18 +104,31 @@ def _emit_while(
     graphs: tuple[GraphModule, GraphModule],
     start: Sequence[Value],
     operands: Sequence[Value],
-    carried: Sequence[Value],
+    results: Sequence[Value],
 ) -> None:
     """Copy the start values, then: condition, jump out if false, body, copy its results, jump back."""
     condition, body = graphs
+    traced = [node.meta["val"] for node in body.graph.nodes if node.op == "placeholder"][: len(results)]
+    carried = [result if result.tensor is not None else _values(emitter, [0])[0] for result in results]
+    seen = [value if value.tensor is not None else _values(emitter, [0])[0] for value in carried]
     _assign(emitter, start, carried)
     head = _position(emitter)
-    (is_true,) = _emit_graph(emitter, condition, [*carried, *operands])
+    _tell(emitter, carried, seen, traced)
+    (is_true,) = _emit_graph(emitter, condition, [*seen, *operands])
     leave = _jump_if_false(emitter, is_true)
-    results = _emit_graph(emitter, body, [*carried, *operands])
-    _assign(emitter, results, carried)
+    made = _emit_graph(emitter, body, [*seen, *operands])
+    _assign(emitter, made, carried)
     _jump_if_false(emitter, emitter._emit_evalue(EValue(Bool(False))), head)
     leave.destination_instruction = _position(emitter)
+    _tell(emitter, carried, results, emitter.node.meta["val"])
+
+
+def _tell(emitter: _Emitter, carried: Sequence[Value], seen: Sequence[Value], traced: Sequence[Any]) -> None:
+    """Move carried ints to where they are read, in one place, so that sizes that depend on them are known from there."""
+    for source, target, number in zip(carried, seen, traced, strict=True):
+        if source.id != target.id:
+            emitter.node.meta.setdefault(COUNTED, []).append((_position(emitter), target.id, number))
+            _move(emitter, source, target)
 
 
 def _emit_rows(

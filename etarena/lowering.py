@@ -9,16 +9,17 @@ from torch.export import ExportedProgram
 
 from .allocator import plan
 from .allocator.errors import ExportError
-from .body_results import CopySharedResults
+from .body_results import CopySharedResults, PassOperands
 from .caches import ThreadCaches, check_chain
 from .capture import Capture
 from .conditions import conditions_of, limits_of
 from .constants import fold_permuted_constants
 from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
+from .kernels import check_kernels
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
-from .retrace import keeping_symbols
+from .retrace import decomposed_bodies, keeping_symbols, separate_operands
 from .section import build_section
 from .states import find_states
 from .traced import input_sizes
@@ -55,9 +56,14 @@ def lower(
 def _lower(
     captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]]
 ) -> tuple[bytes, dict[str, plan.Method]]:
+    for capture in captures.values():
+        separate_operands(capture.program)
     conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
     edge = to_edge_transform_and_lower(
-        {name: capture.program for name, capture in captures.items()},
+        {
+            name: decomposed_bodies(capture.program) if partitioners[name] else capture.program
+            for name, capture in captures.items()
+        },
         partitioner=dict(partitioners),
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
@@ -67,7 +73,14 @@ def _lower(
         copy_foreign_results(edge.exported_program(name))
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
-        passes=[ThreadCaches(), ReplaceMissingKernels(), MatchDimOrders(), CopySharedResults(), RecordAsserts()],
+        passes=[
+            ThreadCaches(),
+            ReplaceMissingKernels(),
+            MatchDimOrders(),
+            PassOperands(),
+            CopySharedResults(),
+            RecordAsserts(),
+        ],
         to_out_var_pass=OutVariants(),
         memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states.start)) for name in captures},
         sym_shape_eval_pass=dict.fromkeys(captures, PlaceholderShapes()),
@@ -78,6 +91,7 @@ def _lower(
     _drop_allocations(program)
     sections = {}
     for emitted in program.execution_plan:
+        check_kernels(emitted)
         capture = captures[emitted.name]
         lowered = manager.exported_program(emitted.name)
         _check_symbols_survived(capture, lowered, emitted.name)

@@ -96,10 +96,9 @@ class RunStats:
     state_bytes
         Bytes of the mutable buffers after the run, growable caches at their length then.
     delegate_scratch_bytes
-        Scratch memory of delegates inside the arena. 0 today: XNNPACK keeps its workspace in memory of its own, which
-        ``scratch_outside_arena`` says.
+        Largest scratch memory of one call of a delegate, which is a buffer of the plan.
     scratch_outside_arena
-        Backends of the method that keep scratch memory outside the arena.
+        Backends of the method that keep scratch memory of their own, outside the arena.
     plan_ns
         Nanoseconds spent planning for this run; 0 when the plan was there already.
     plan_cached

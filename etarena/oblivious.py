@@ -8,8 +8,7 @@ that come from torch's own code are answered "more than one" without leaving a c
 code are recorded as ever, except in a function of `transformers` that is known to give the same for a size of 1.
 
 A broadcast needs no condition either: where sizes may be 1, torch also records that they are equal to their partners.
-Where ExecuTorch sorts the strides of a tensor, a size that only the run tells
-counts as 2. Only ``squeeze`` gives another result at size 1; `conditions` adds that one.
+Only ``squeeze`` gives another result at size 1; `conditions` adds that one.
 """
 
 import os
@@ -23,17 +22,19 @@ import torch
 import torch.fx.experimental._config as symbolic_shapes_config
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
-from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+from .composites import size_preserving_composites
 
 if TYPE_CHECKING:
     from types import FrameType
 
 __all__ = ["size_oblivious_tracing"]
 
-STRIDE_SORTER = os.path.join("executorch", "exir", "tensor.py")
 TORCH_ROOT = os.path.dirname(torch.__file__) + os.sep
 # Asks whether position ids must be expanded to the batch, which changes nothing in a batch of 1. Without the answer, no
 # decoder that is called with token ids alone would run a batch of 1.
+STRIDE_ORDER = os.path.join("exir", "tensor.py")
+EXAMPLE_SIZE = 4099
 INDIFFERENT = (os.path.join("transformers", "masking_utils.py"), "_preprocess_mask_arguments")
 
 
@@ -46,6 +47,8 @@ def size_oblivious_tracing() -> Iterator[None]:
     original = ShapeEnv.evaluate_expr
 
     def evaluate_expr(self: ShapeEnv, orig_expr: sympy.Basic, *args: Any, **kwargs: Any) -> sympy.Basic:
+        if _orders_dimensions():
+            orig_expr = _with_example_sizes(orig_expr)
         answer = _more_than_one(orig_expr)
         if (
             answer is not None
@@ -54,15 +57,13 @@ def size_oblivious_tracing() -> Iterator[None]:
             and self._maybe_evaluate_static(orig_expr) is None
         ):
             return answer
-        if _compares_unknown_strides(orig_expr):
-            return orig_expr.xreplace(dict.fromkeys(orig_expr.free_symbols, sympy.Integer(2)))
         return original(self, orig_expr, *args, **kwargs)
 
     # Conditions name the code that asked: let torch skip this function when it looks for that code.
     evaluate_expr.__code__ = evaluate_expr.__code__.replace(co_filename=original.__code__.co_filename)
     ShapeEnv.evaluate_expr = evaluate_expr
     try:
-        with symbolic_shapes_config.patch(backed_size_oblivious=True):
+        with symbolic_shapes_config.patch(backed_size_oblivious=True), size_preserving_composites():
             yield
     finally:
         ShapeEnv.evaluate_expr = original
@@ -87,13 +88,16 @@ def _more_than_one(expr: sympy.Basic) -> sympy.Basic | None:
     return None
 
 
-def _compares_unknown_strides(expr: sympy.Basic) -> bool:
-    """Whether ExecuTorch sorts strides of which some depend on sizes that only the run tells."""
-    if not isinstance(expr, sympy.core.relational.Relational) or not any(
-        symbol_is_type(symbol, SymT.UNBACKED_INT) for symbol in expr.free_symbols
-    ):
-        return False
-    return _asking()[0].endswith(STRIDE_SORTER)
+def _with_example_sizes(expr: sympy.Basic) -> sympy.Basic:
+    """Replace sizes that data tells by a number: strides of a dense tensor compare alike for all sizes above 1."""
+    return expr.xreplace({symbol: sympy.Integer(EXAMPLE_SIZE) for symbol in free_unbacked_symbols(expr)})
+
+
+def _orders_dimensions() -> bool:
+    """Whether ExecuTorch asks which of two strides is larger, to find the order of a tensor's dimensions."""
+    frame = _asking_frame()
+    names = ("dim_order_from_stride", "__lt__")
+    return frame is not None and frame.f_code.co_name in names and frame.f_code.co_filename.endswith(STRIDE_ORDER)
 
 
 def _about_data(environment: ShapeEnv, expr: sympy.Basic) -> bool:
@@ -101,16 +105,20 @@ def _about_data(environment: ShapeEnv, expr: sympy.Basic) -> bool:
     return any(free_unbacked_symbols(symbol) and symbol not in environment.size_like for symbol in expr.free_symbols)
 
 
-def _is_indifferent() -> bool:
-    """Whether the code that asks belongs to torch, or is known to do the same for 1."""
-    asking, function = _asking()
-    return asking.startswith(TORCH_ROOT) or (asking.endswith(INDIFFERENT[0]) and function == INDIFFERENT[1])
-
-
-def _asking() -> tuple[str, str]:
-    """The file and function that ask, past the machinery of symbols."""
+def _asking_frame() -> "FrameType | None":
+    """The code that asks, past the machinery of symbols."""
     machinery = symbolic_shapes.uninteresting_files() | {__file__}
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in machinery:
         frame = frame.f_back
-    return (frame.f_code.co_filename, frame.f_code.co_name) if frame is not None else ("", "")
+    return frame
+
+
+def _is_indifferent() -> bool:
+    """Whether the code that asks, past the machinery of symbols, belongs to torch, or is known to do the same for 1."""
+    frame = _asking_frame()
+    if frame is None:
+        return False
+    file, function = INDIFFERENT
+    code = frame.f_code
+    return code.co_filename.startswith(TORCH_ROOT) or (code.co_filename.endswith(file) and code.co_name == function)

@@ -8,18 +8,23 @@ it was traced with before, and results keep the sizes they had.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 import torch.utils._pytree as pytree
 from executorch.exir.pass_base import NodeMetadata, ProxyValue, _ExportPassBase
+from executorch.exir.tracer import _default_decomposition_table
 from torch._export.pass_base import _ExportPassBaseDeprecatedDoNotUse as TorchPassBase
 from torch._export.pass_infra.proxy_value import ProxyValue as TorchProxyValue
+from torch.export import ExportedProgram
 from torch.fx import GraphModule
+
+from .loops import CONTROL_FLOW
 
 from .traced import expression
 
-__all__ = ["keeping_symbols"]
+__all__ = ["decomposed_bodies", "keeping_symbols", "separate_operands"]
 
 PassBase: TypeAlias = _ExportPassBase | TorchPassBase
 PROXIES = (ProxyValue, TorchProxyValue)
@@ -45,6 +50,58 @@ def keeping_symbols() -> Iterator[None]:
             setattr(base, name, function)
 
 
+def decomposed_bodies(program: ExportedProgram) -> ExportedProgram:
+    """`program` with the bodies of its control flow in core operators.
+
+    Partitioners ask for operators to be kept for them (``linear``) and do not look into bodies: there nobody takes them.
+    They give a parameter with several users a duplicate for each, except where it is an operand of control flow: a copy
+    is put in between, which `body_results` takes out again.
+    """
+    targets = {node.target for node in program.graph.nodes}
+    if not targets & CONTROL_FLOW:
+        return program
+    kept, decomposed = program.run_decompositions({}), program.run_decompositions(_default_decomposition_table())
+    nodes = [[node for node in one.graph.nodes if node.target in CONTROL_FLOW] for one in (kept, decomposed)]
+    for before, after in zip(*nodes, strict=True):
+        for body, new in zip(before.args, after.args, strict=True):
+            if isinstance(body, torch.fx.Node) and body.op == "get_attr":
+                setattr(kept.graph_module, body.target, getattr(decomposed.graph_module, new.target))
+        before.args = pytree.tree_map_only(torch.fx.Node, partial(_copied_operand, before), before.args)
+    kept.graph_module.recompile()
+    return kept
+
+
+def separate_operands(program: ExportedProgram) -> None:
+    """Copy, in place, what control flow takes twice: torch takes that for a body that returns what it is given."""
+    for module in program.graph_module.modules():
+        for node in list(module.graph.nodes) if isinstance(module, GraphModule) else ():
+            if node.target in CONTROL_FLOW:
+                seen: set[torch.fx.Node] = set()
+                node.args = pytree.tree_map_only(torch.fx.Node, partial(_second_copied, node, seen), node.args)
+        if isinstance(module, GraphModule):
+            module.recompile()
+
+
+def _second_copied(user: torch.fx.Node, seen: set[torch.fx.Node], operand: torch.fx.Node) -> torch.fx.Node:
+    if operand not in seen or not isinstance(operand.meta.get("val"), torch.Tensor):
+        seen.add(operand)
+        return operand
+    return _copy_before(user, operand)
+
+
+def _copied_operand(user: torch.fx.Node, operand: torch.fx.Node) -> torch.fx.Node:
+    if operand.op != "placeholder" or not isinstance(operand.meta["val"], torch.Tensor):
+        return operand
+    return _copy_before(user, operand)
+
+
+def _copy_before(user: torch.fx.Node, operand: torch.fx.Node) -> torch.fx.Node:
+    with user.graph.inserting_before(user):
+        copy = user.graph.call_function(torch.ops.aten.clone.default, (operand,))
+    copy.meta["val"] = operand.meta["val"]
+    return copy
+
+
 def _loops_first(plain: Callable[..., Any]) -> Callable[..., Any]:
     """Torch's own passes do not know loops and leave their bodies as they are."""
 
@@ -52,9 +109,11 @@ def _loops_first(plain: Callable[..., Any]) -> Callable[..., Any]:
         self: TorchPassBase, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], meta: NodeMetadata
     ) -> Any:
         if target is torch.ops.higher_order.while_loop:
-            return _call_while(self, *args, meta)
+            condition, body, start, operands = args
+            return _call_while(self, condition, body, start, operands, meta)
         if target is torch.ops.higher_order.scan:
-            return _call_scan(self, *args, meta)
+            body, start, rows, operands = args
+            return _call_scan(self, body, start, rows, operands, meta)
         return plain(self, kind, target, args, kwargs, meta)
 
     return traced

@@ -103,8 +103,9 @@ def build_section(
     fixed = {*emitted.inputs, *method.buffers, *method.constants} & set(method.tensors)
     returned = [*outputs, *method.results.values()]
     method.telling.read(upper_bounds(conditions, capture.ranges))
-    lifetimes = _analyse(method, returned, fixed)
     told = method.telling.found
+    stops = _stops(method, conditions)
+    lifetimes = _analyse(method, returned, fixed, stops)
     listed = _listed(method, lifetimes, returned, fixed, {entry.value for entry in told if entry.value >= 0})
 
     symbols = _symbols(method, listed, conditions, capture.ranges)
@@ -132,13 +133,14 @@ def build_section(
     grown = [(states.growth.get(method.buffers[i]), method.expressions(i)) for i in held]
     lengths = tell_lengths(symbols, input_sizes, grown)
     _refuse_told_entries(method, lifetimes, listed, {symbols[entry.symbol] for entry in lengths}, states)
+    numbers = {entry.symbol for entry in told if entry.teller is plan.Teller.SCALAR}
     names = name_symbols(symbols, capture.names)
     section = plan.Method(
         name=emitted.name,
         instructions=len(method.steps),
         labels=[step.label for step in method.steps],
         symbols=[
-            plan.Symbol(name, *capture.ranges.get(symbol, (0, INT64_MAX)))
+            plan.Symbol(name, *capture.ranges.get(symbol, (-INT64_MAX if symbol in numbers else 0, INT64_MAX)))
             for symbol, name in zip(symbols, names, strict=True)
         ],
         bindings=bind_symbols(
@@ -205,10 +207,18 @@ def _refuse_told_entries(
             )
 
 
-def _analyse(method: _Emitted, outputs: list[int], fixed: set[int]) -> Lifetimes:
+def _stops(method: _Emitted, conditions: Mapping[sympy.Basic, str]) -> set[int]:
+    """Instructions at which a number is told that a size or a condition needs."""
+    needed = {symbol for expr, _ in method.conditions(conditions) for symbol in expr.free_symbols}
+    for index in method.tensors:
+        needed.update(*(getattr(size, "free_symbols", ()) for size in method.expressions(index)))
+    return {told.instruction for told in method.telling.found if told.symbol in needed or told.upper is not None}
+
+
+def _analyse(method: _Emitted, outputs: list[int], fixed: set[int], stops: set[int]) -> Lifetimes:
     layout = {index: (tensor.scalar_type, tuple(method.expressions(index))) for index, tensor in method.tensors.items()}
     try:
-        return analyse(method.steps, layout, outputs, fixed)
+        return analyse(method.steps, layout, outputs, fixed, stops)
     except MovedOutputError as error:
         raise ExportError(
             f"method {method.plan.name!r}: the branches of control flow leave output {method.name(error.value)!r} in "

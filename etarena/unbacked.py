@@ -1,8 +1,8 @@
 """Tracing and lowering of programs in which data tells sizes: what torch calls unbacked symbols.
 
-Within `data_dependent_tracing`, torch describes such operators as the CPU kernels run them: ``nonzero`` writes row by row
-(torch's own description is transposed), and ``slice_copy`` with ends that only data tells has the size that follows from
-them, where torch gives up.
+Within `data_dependent_tracing`, torch describes such operators as the CPU kernels run them: ``nonzero`` writes row by
+row (torch's own description is transposed), and ``slice_copy`` with ends that only data tells has the size that follows
+from them, where torch gives up.
 """
 
 from collections.abc import Iterator, Sequence
@@ -81,8 +81,8 @@ def _clamped(position: Any, size: Any) -> Any:
 class RecordAsserts(PassBase):
     """Note what the program asserts of the symbols that data tells, before the stock passes remove the assertions.
 
-    Later passes trace the program again and rename its symbols, but keep the notes of nodes. So the notes are made at the
-    nodes that tell symbols: `TOLD`, what they tell in the names of now, and at the first of them `ASSERTED`, the
+    Later passes trace the program again and rename its symbols, but keep the notes of nodes. So the notes are made at
+    the nodes that tell symbols: `TOLD`, what they tell in the names of now, and at the first of them `ASSERTED`, the
     conditions with their text in these names.
     """
 

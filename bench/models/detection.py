@@ -63,7 +63,10 @@ def yolos() -> Model:
 def rt_detr() -> Model:
     """A hybrid encoder and deformable attention (Zhao et al., 2023), any batch of one picture size."""
     from transformers import RTDetrConfig, RTDetrForObjectDetection, RTDetrResNetConfig
+    from transformers.models.rt_detr import modeling_rt_detr
 
+    # The model takes the batch as len() of a tensor, which Python makes a number: no batch but the example's would run.
+    modeling_rt_detr.len = lambda value: value.shape[0] if isinstance(value, Tensor) else len(value)
     backbone = RTDetrResNetConfig(
         embedding_size=8,
         hidden_sizes=[16, 24, 32, 48],

@@ -97,6 +97,20 @@ class _Recurrence(nn.Module):
         return answers
 
 
+class _Tagger(nn.Module):
+    """A bidirectional LSTM (Hochreiter and Schmidhuber, 1997) over texts of 12 tokens, unrolled by torch."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, width)
+        self.lstm = nn.LSTM(width, width, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(2 * width, 5)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        tags: Tensor = self.head(self.lstm(self.embedding(tokens))[0])
+        return tags
+
+
 class _Retention(nn.Module):
     """Retention (Sun et al., 2023) in its parallel form: attention with a decay in place of the softmax."""
 
@@ -148,3 +162,10 @@ def gru() -> Model:
 
     sizes = [(1, 1), (2, 1), (7, 2), (33, 3), (100, 5), (257, 2)]
     return subject(_Recurrence(), inputs, ({0: "steps", 1: "batch"},), sizes, (11, 4))
+
+
+@model("recurrent")
+def lstm() -> Model:
+    """Any batch."""
+    sizes = [(1, 12), (2, 12), (3, 12), (7, 12), (20, 12), (64, 12)]
+    return subject(_Tagger(), ids(VOCABULARY), ({0: "batch"},), sizes, (4, 12))

@@ -13,5 +13,6 @@ cdef extern from "scratch.h" namespace "etarena::xnnpack" nogil:
 cdef class Runtime(ScratchUser):
     cdef void* runtime
     cdef vector[Shape] shapes
+    cdef bint refused                   # the shapes measured last
     cdef int take(self, const vector[Argument]& arguments) except -1
     cdef object failure(self, int status)

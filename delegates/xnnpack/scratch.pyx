@@ -16,6 +16,7 @@ cdef extern from "scratch.h" namespace "etarena::xnnpack" nogil:
     vector[void*] c_end_capture "etarena::xnnpack::end_capture"()
     vector[unsigned int] inputs_of(void* runtime)
     int c_measure "etarena::xnnpack::measure"(void* runtime, const vector[Shape]& shapes, size_t* nbytes)
+    void c_leave "etarena::xnnpack::leave"(void* runtime)
     int c_place "etarena::xnnpack::place"(void* runtime, const vector[Shape]& shapes, char* address, size_t nbytes)
 
 STATUS = {
@@ -46,22 +47,29 @@ cdef class Runtime(ScratchUser):
         return 0
 
     cdef int64_t measure(self, const vector[Argument]& arguments) except -1:
+        """As the contract says; shapes that XNNPACK refuses need nothing, because the call itself will fail."""
         cdef size_t nbytes = 0
         cdef int status
         self.take(arguments)
         with nogil:
             status = c_measure(self.runtime, self.shapes, &nbytes)
-        if status != 0:
-            raise self.failure(status)
-        return <int64_t> nbytes
+        self.refused = status != 0
+        return 0 if self.refused else <int64_t> nbytes
 
     cdef int place(self, const vector[Argument]& arguments, char* address, int64_t nbytes) except -1:
         cdef int status
         self.take(arguments)
+        if nbytes == 0 and self.refused:
+            return 0
         with nogil:
             status = c_place(self.runtime, self.shapes, address, <size_t> nbytes)
         if status != 0:
             raise self.failure(status)
+        return 0
+
+    cdef int leave(self) except -1:
+        """Let XNNPACK allocate this runtime's workspace itself."""
+        c_leave(self.runtime)
         return 0
 
     cdef object failure(self, int status):

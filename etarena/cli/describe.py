@@ -25,6 +25,15 @@ def describe_method(method: Method) -> dict[str, Any]:
             {"name": symbol.name, "min": symbol.min, "max": None if symbol.max >= INT64_MAX else symbol.max}
             for symbol in method.symbols
         ],
+        "told": [
+            {
+                "symbol": method.symbols[entry.symbol].name,
+                "by": entry.origin,
+                "how": entry.teller.name.lower(),
+                "instruction": entry.instruction,
+            }
+            for entry in method.discoveries
+        ],
         "guards": [guard.text for guard in method.guards],
         "state": [{"name": state.name, **_tensor(method, state.value)} for state in method.states],
         "delegates": dict(Counter(delegate.id for delegate in method.delegates)),
@@ -79,6 +88,8 @@ def print_method(console: Console, method: dict[str, Any]) -> None:
     for symbol in method["symbols"]:
         high = "unbounded" if symbol["max"] is None else f"at most {symbol['max']}"
         rows.append(("symbol", symbol["name"], f"at least {symbol['min']}, {high}"))
+    for entry in method["told"]:
+        rows.append(("told", entry["symbol"], f"{entry['how']} of {entry['by']} at instruction {entry['instruction']}"))
     rows += [("guard", "", text) for text in method["guards"]]
     for backend, calls in method["delegates"].items():
         rows.append(("delegate", backend, f"{calls} call" + "s" * (calls != 1)))

@@ -122,15 +122,9 @@ def test_no_round_of_a_loop_reads_what_another_has_overwritten(model, inputs):
     assert walk.errors == []
 
 
-def test_a_loop_whose_number_of_rows_lowering_would_fix_is_refused():
-    program = torch.export.export(
-        Map(), (torch.randn(4, 3), torch.randn(3)), dynamic_shapes={"rows": {1: DYNAMIC}, "offset": {0: DYNAMIC}}
-    )
-    assert etarena.export(program).plan().symbols  # the length of a row stays a symbol
-    with pytest.raises(etarena.ExportError, match="constant"):
-        etarena.export(
-            Map(), (torch.randn(4, 3), torch.randn(3)), dynamic_shapes={"rows": {0: DYNAMIC}, "offset": None}
-        )
+def test_a_map_over_any_number_of_rows():
+    calls = [(torch.randn(n, 3), torch.randn(3)) for n in (1, 5, 3)]
+    run_and_compare(Map(), (torch.randn(4, 3), torch.randn(3)), {"rows": {0: DYNAMIC}, "offset": None}, calls)
 
 
 @pytest.mark.parametrize(

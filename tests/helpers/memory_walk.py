@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     import etarena
 
+STACK = "executorch_prim::et_copy_index"
 # Operators that write their first argument without reading it.
-WRITTEN_FIRST = {"executorch_prim::et_copy_index", "aten::copy_"}
+WRITTEN_FIRST = {STACK, "aten::copy_"}
 VIEW = "executorch_prim::et_view"
 LONGEST_WALK = 2000
 
@@ -67,6 +68,7 @@ class _Walk:
     memory: dict[int, int]  # word -> storage that wrote it
     points_at: dict[int, int]  # EValue -> EValue whose tensor it is, after moves
     decisions: tuple[bool, ...]
+    written: frozenset[int] = frozenset()
 
 
 class MemoryWalk:
@@ -80,6 +82,11 @@ class MemoryWalk:
         self.errors: list[str] = []
         self.paths = 0
         self.steps = [instruction.instr_args for instruction in self.plan.chains[0].instructions]
+        self.stacks = {
+            self.section.values[self.position[call.args[0]]].storage
+            for call in self.steps
+            if isinstance(call, KernelCall) and self.plan.operators[call.op_index].name == STACK
+        }
         self._run()
 
     def _run(self) -> None:
@@ -105,7 +112,7 @@ class MemoryWalk:
             taken = call.destination_instruction
             if walk.decisions.count(True) >= 6:  # loops: enough rounds
                 return None
-            fork = _Walk(taken, dict(walk.memory), dict(walk.points_at), (*walk.decisions, True))
+            fork = _Walk(taken, dict(walk.memory), dict(walk.points_at), (*walk.decisions, True), walk.written)
             return fork if taken != walk.position else None
         if isinstance(call, MoveCall):
             walk.points_at[call.move_to] = walk.points_at.get(call.move_from, call.move_from)
@@ -176,6 +183,8 @@ class MemoryWalk:
         if found is None:
             return
         storage, words = found
+        if storage in self.stacks - walk.written:
+            return  # a stack of no rows: the loop that fills it never ran
         for word in words:
             holder = walk.memory.get(word)
             if holder != storage:
@@ -187,3 +196,4 @@ class MemoryWalk:
         if found is not None:
             storage, words = found
             walk.memory.update(dict.fromkeys(words, storage))
+            walk.written |= {storage}

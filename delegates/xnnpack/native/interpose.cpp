@@ -1,9 +1,11 @@
 // XNNPACK's scratch at addresses of ours, with the stock backend of the executorch wheel.
 //
-// Loaded with RTLD_GLOBAL before the XNNPACK library, whose calls between its own parts go through its procedure linkage
-// table: the functions defined here win. Each runtime made while a method loads gets a workspace object of its own. It
-// claims to be as large as the place it was given, so XNNPACK neither allocates nor clears nor moves one. What a shape
-// needs is learned by refusing the allocation that XNNPACK then asks for. Runtimes that others make are left alone.
+// Loaded with RTLD_GLOBAL before the XNNPACK library, whose calls between its own parts go through its procedure
+// linkage table: the functions defined here win. Each runtime made while a method loads gets a workspace object of its
+// own. It claims to be as large as the place it was given, so XNNPACK neither allocates nor clears nor moves one. What
+// a shape needs is learned by refusing the allocation that XNNPACK then asks for. XNNPACK lets sizes only grow from
+// reshape to reshape, so those of inner values are set to 0 before each: scratch follows the shape. Runtimes that
+// others make are left alone.
 //
 // Only the workspace is scratch: operators keep other memory from reshape to reshape, which stays with malloc.
 
@@ -113,10 +115,35 @@ void remember(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
   known->reshaped = known->planned = false;
 }
 
+// Whether a new runtime has the layout that we write to.
+bool is_understood(const void* runtime, const Workspace* workspace, const std::vector<uint32_t>& inputs) {
+  const auto* const object = static_cast<const RuntimeObject*>(runtime);
+  if (object->workspace != workspace || object->values == nullptr) return false;
+  for (size_t i = 0; i < object->n_values; ++i) {
+    const Value& value = object->values[i];
+    if (value.type == kInvalidType) continue;
+    if (value.id != i || value.rank > kMaxDims) return false;
+    if ((value.flags & kExternalInput) != 0 && value.allocation_type != kExternal) return false;
+  }
+  for (const uint32_t id : inputs) {
+    if (id >= object->n_values || (object->values[id].flags & kExternalInput) == 0) return false;
+  }
+  return true;
+}
+
+void forget_sizes(void* runtime) {
+  auto* const object = static_cast<RuntimeObject*>(runtime);
+  for (size_t i = 0; i < object->n_values; ++i) {
+    Value& value = object->values[i];
+    if (value.type != kInvalidType && value.allocation_type == kInWorkspace) value.size = 0;
+  }
+}
+
 // Reshapes the operators unless they know the shapes. Memory is planned afterwards, by plan().
 int reshape(void* runtime, Runtime* known) {
   if (known->reshaped) return kSuccess;
   known->planned = false;
+  forget_sizes(runtime);
   const int status = real_reshape(runtime);
   known->reshaped = status == kSuccess;
   return status;
@@ -205,6 +232,15 @@ std::vector<uint32_t> inputs_of(void* runtime) {
   return ids;
 }
 
+void leave(void* runtime) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto found = runtimes().find(runtime);
+  if (found == runtimes().end()) return;
+  found->second->workspace->data = nullptr;
+  found->second->workspace->size = 0;
+  runtimes().erase(found);
+}
+
 int measure(void* runtime, const std::vector<Shape>& shapes, size_t* nbytes) {
   Runtime* const known = find(runtime);
   *nbytes = 0;
@@ -263,7 +299,8 @@ INTERPOSED int xnn_create_runtime_v4(void* subgraph, void* cache, void* workspac
   const auto create = real<int (*)(void*, void*, void*, void*, uint32_t, void**)>("xnn_create_runtime_v4");
   Workspace* const own = captured != nullptr && initialized ? make_workspace() : nullptr;
   const int status = create(subgraph, cache, own == nullptr ? workspace : own, threads, flags, out);
-  if (own != nullptr && status == kSuccess) {
+  const bool ours = own != nullptr && status == kSuccess && is_understood(*out, own, *subgraph_inputs);
+  if (ours) {
     auto known = std::make_unique<Runtime>();
     known->workspace = own;
     for (const uint32_t id : *subgraph_inputs) known->shapes.push_back({id, {}});
@@ -271,7 +308,7 @@ INTERPOSED int xnn_create_runtime_v4(void* subgraph, void* cache, void* workspac
     runtimes()[*out] = std::move(known);
   }
   if (captured != nullptr) {
-    if (status == kSuccess) captured->push_back(own == nullptr ? nullptr : *out);
+    if (status == kSuccess) captured->push_back(ours ? *out : nullptr);
     subgraph_inputs->clear();
   }
   if (own != nullptr) real<RuntimeFn>("xnn_release_workspace")(own);  // the runtime keeps it
@@ -305,5 +342,6 @@ INTERPOSED int xnn_reshape_runtime(void* runtime) {
 }
 
 INTERPOSED int xnn_plan_memory(void* runtime) {
-  return find(runtime) == nullptr ? real_plan(runtime) : static_cast<int>(kSuccess);  // plan() does it after the reshape
+  return find(runtime) == nullptr ? real_plan(runtime)
+                                  : static_cast<int>(kSuccess);  // plan() does it after the reshape
 }

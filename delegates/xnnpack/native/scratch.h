@@ -29,4 +29,7 @@ int measure(void* runtime, const std::vector<Shape>& shapes, size_t* nbytes);
 // Gives the runtime its scratch for these shapes; `nbytes` is what `measure` said or more. A Status.
 int place(void* runtime, const std::vector<Shape>& shapes, char* address, size_t nbytes);
 
+// Leaves the runtime's workspace to XNNPACK again.
+void leave(void* runtime);
+
 }  // namespace etarena::xnnpack

@@ -1,5 +1,6 @@
-/* The part of XNNPACK's public interface that is interposed, from xnnpack.h of the version in the executorch 1.5.1 wheel,
- * and the first words of its workspace object, which is checked when one is made. */
+/* The part of XNNPACK's public interface that is interposed, from xnnpack.h of the version in the executorch 1.5.1
+ * wheel (commit 92a7ad50), and the layout of three of its objects, from subgraph.h there. Objects are checked against
+ * what is known of them before anything is written: see is_understood(). */
 #pragma once
 
 #include <cstddef>
@@ -27,6 +28,37 @@ struct Workspace {
   size_t size;
   void* first_user;
   size_t ref_count;
+};
+
+struct Value {
+  void* data;
+  const void* gemm_config;
+  const void* fp32_data;
+  size_t rank;
+  size_t dims[kMaxDims];
+  size_t size;
+  uint64_t quantization[6];
+  uint32_t id;
+  uint32_t type;
+  uint32_t datatype;
+  uint32_t allocation_type;
+  uint32_t flags;
+  uint32_t first_consumer;
+};
+static_assert(sizeof(Value) == 160);
+
+constexpr uint32_t kInvalidType = 0;
+constexpr uint32_t kInWorkspace = 2;
+constexpr uint32_t kExternal = 3;
+
+struct RuntimeObject {
+  uint32_t external_values;
+  uint32_t flags;
+  void* operators;
+  size_t n_operators;
+  Value* values;
+  size_t n_values;
+  Workspace* workspace;
 };
 
 }  // namespace etarena::xnnpack
