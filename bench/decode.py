@@ -1,8 +1,8 @@
 """Generating text with a cache that grows: memory, bytes written and time per token, against a cache of fixed size.
 
 ``python -m bench.decode [--tokens N] [--write]``: a Llama-style decoder (4 layers, hidden size 256, 8 heads, 2 key
-heads, random weights) generates N tokens greedily, once with `etarena.huggingface.CachedDecoder` and once with caches of fixed
-size for N tokens. ``--write`` puts the section "Decoding" into bench/RESULTS.md.
+heads, random weights) generates N tokens greedily, once with `etarena.huggingface.CachedDecoder` and once with caches
+of fixed size for N tokens. ``--write`` puts the section "Decoding" into bench/RESULTS.md.
 """
 
 from __future__ import annotations

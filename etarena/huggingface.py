@@ -4,7 +4,8 @@
 
     decoder = etarena.huggingface.CachedDecoder(LlamaForCausalLM(config).eval())
     tokens = torch.export.Dim("tokens")
-    exported = etarena.export(decoder, (torch.zeros(1, 3, dtype=torch.int64),), dynamic_shapes={"input_ids": {1: tokens}})
+    example = (torch.zeros(1, 3, dtype=torch.int64),)
+    exported = etarena.export(decoder, example, dynamic_shapes={"input_ids": {1: tokens}})
     method = etarena.load(exported.buffer).method()
     (logits,) = method(prompt)             # [1, tokens, vocabulary]; the caches hold the prompt now
     (logits,) = method(next_token)         # [1, 1, vocabulary]

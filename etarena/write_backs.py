@@ -1,7 +1,8 @@
 """What a method writes into its state and inputs at its end, taken out of the instructions.
 
-ExecuTorch ends a method with one copy a mutated buffer or input, and stops at the first instruction that fails: then some
-are new and others old. Here the copies are left to the run time, which makes them once the whole call has succeeded.
+ExecuTorch ends a method with one copy a mutated buffer or input, and stops at the first instruction that fails: then
+some are new and others old. Here the copies are left to the run time, which makes them once the whole call has
+succeeded.
 """
 
 from collections.abc import Callable, Collection

@@ -1,8 +1,8 @@
 """Operators for models with memory of their own: caches that grow without a bound, and attention that reads them.
 
 They are ordinary torch operators: usable in eager mode, where they define what a program computes, and under
-``torch.export``. A cache is a buffer of the module, registered with length 0 (or a start value) in the dimension in which
-it grows::
+``torch.export``. A cache is a buffer of the module, registered with length 0 (or a start value) in the dimension in
+which it grows::
 
     self.register_buffer("keys", torch.zeros(1, heads, 0, size))
 

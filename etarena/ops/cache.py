@@ -1,7 +1,7 @@
 """Growable caches: `length` and `append`.
 
-Neither is declared to write its argument, because the buffer that an export sees has a fixed shape. What they do to it is
-made explicit in the lowered program (`etarena.caches`).
+Neither is declared to write its argument, because the buffer that an export sees has a fixed shape. What they do to it
+is made explicit in the lowered program (`etarena.caches`).
 """
 
 import torch

@@ -72,7 +72,7 @@ class TestMisuse:
     def test_a_full_block_says_so_and_is_as_before(self):
         block = GrowingBlock(PAGE, reserve=4 * PAGE, name="keys")
         block.write(b"\x07" * PAGE * 4)
-        with pytest.raises(ArenaFullError, match="'keys'.*no room"):
+        with pytest.raises(ArenaFullError, match=r"'keys'.*no room"):
             block.write(bytes(PAGE))
         assert content(block) == b"\x07" * PAGE * 4
 
@@ -80,7 +80,7 @@ class TestMisuse:
         block = GrowingBlock(PAGE, reserve=4 * PAGE, name="keys")
         block.write(b"\x01" * PAGE * 4, 2)
         view = np.frombuffer(block, np.uint8)
-        with pytest.raises(Error, match="'keys'.*array"):
+        with pytest.raises(Error, match=r"'keys'.*array"):
             block.write(bytes(2 * PAGE), 2)
         assert view.tobytes() == b"\x01" * PAGE * 2
         del view

@@ -1,4 +1,4 @@
-"""Growable caches: equal to eager over growing lengths, O(new) writes, windows, refusals, failures that change nothing."""
+"""Growable caches: equal to eager over growing lengths, O(new) writes, windows, refusals, failures change nothing."""
 
 import pytest
 import torch
