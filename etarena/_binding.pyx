@@ -14,6 +14,7 @@ from .allocator import plan as plan_section
 from .allocator.errors import PlanError, ShapeError, SizeOverflowError
 from .allocator.plan import Teller
 from .dtypes import ITEM_BYTES
+from .shapes import illegal_length, wrong_length
 
 cdef int64_t LARGEST_BYTES = <int64_t> 1 << 62
 
@@ -186,36 +187,27 @@ cdef class ShapeBinder:
         return 0
 
     cdef int find_lengths(self, const int64_t* key, int64_t* symbols) except -1:
-        """Symbols that the lengths of growing states tell."""
         cdef int64_t number, length
         for discovery in self.section.discoveries:
             if discovery.teller != Teller.STATE_LENGTH:
                 continue
-            state = self.section.states[discovery.value]
+            state, symbol = self.section.states[discovery.value], self.section.symbols[discovery.symbol]
             length = key[self.state_start + self.grows[state.value]]
-            symbol = self.section.symbols[discovery.symbol]
             number, rest = divmod(length - discovery.offset, discovery.scale)
             if rest or not symbol.min <= number <= symbol.max:
-                raise ShapeError(
-                    f"state {state.name!r} holds {length} entries, but the model allows {symbol.min} to {symbol.max} "
-                    f"for {symbol.name}" + (f", {discovery.scale} at a time" if discovery.scale > 1 else "")
-                )
+                raise illegal_length(state, length, symbol, discovery.scale)
             symbols[discovery.symbol] = number
         return 0
 
     cdef int check_lengths(self, const int64_t* key, BoundShape bound) except -1:
-        """Every growing state must have the length that the method's `past` says."""
         cdef int i
         cdef int64_t length, expected
         for i in range(<int> self.growing.size()):
             state = self.section.states[self.growing[i]]
-            length = key[self.state_start + i]
+            length = key[self.state_start + i]   # which the method's `past` must be
             expected = bound.registers[self.registers[self.start[state.value] + state.dim]]
             if length != expected:
-                raise ShapeError(
-                    f"state {state.name!r} holds {length} entries in dimension {state.dim}, but past says {expected}: "
-                    "reset or write the states that are not in step"
-                )
+                raise wrong_length(state, length, expected)
         return 0
 
     cdef int check_inputs(self, const int64_t* key, const int64_t* registers) except -1:

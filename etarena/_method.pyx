@@ -25,6 +25,7 @@ from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError, SizeOverflowError
 from .delegates.xnnpack import scratch
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
+from .shapes import checked_shape
 from .state import States
 
 Kind = plan_section.Kind
@@ -348,7 +349,7 @@ cdef class PlannedMethod:
         if len(shapes) != len(wanted):
             names = ", ".join(entry.name for entry in wanted)
             raise InputError(f"expected {len(wanted)} shapes ({names}), got {len(shapes)}")
-        flat = [size for entry, shape in zip(wanted, shapes) for size in self._checked_shape(entry, shape)]
+        flat = [size for entry, shape in zip(wanted, shapes) for size in checked_shape(self.section, entry, shape)]
         key.resize(max(self.binder.key_length, 1))
         for position, size in enumerate(flat):
             key[position] = size
@@ -371,21 +372,6 @@ cdef class PlannedMethod:
             if isinstance(number, bool) or not hasattr(number, "__index__") or not -(2**63) <= number < 2**63:
                 raise InputTypeError(f"told: {name!r} must be an int of 64 bits, got {number!r}")
         return self.stages.follow(bound, {names[name]: number for name, number in dict(told).items()})
-
-    def _checked_shape(self, entry, shape):
-        """Return the sizes that one entry of `plan_for` stands for."""
-        rank = len(self.section.values[entry.value].sizes) if entry.value >= 0 else None
-        sizes = [shape] if rank is None else list(shape) if hasattr(shape, "__iter__") else None
-        if sizes is None or (rank is not None and len(sizes) != rank):
-            raise InputError(f"the shape of input {entry.name!r} must have {rank} sizes, got {shape!r}")
-        if not all(hasattr(size, "__index__") and not isinstance(size, bool) for size in sizes):
-            raise InputError(f"the shape of input {entry.name!r} must consist of ints, got {shape!r}")
-        numbers = [size.__index__() for size in sizes]
-        if rank is not None and min(numbers, default=0) < 0:
-            raise InputError(f"the shape of input {entry.name!r} must consist of sizes >= 0, got {shape!r}")
-        if max(numbers, default=0) >= 2**63 or min(numbers, default=0) < -(2**63):
-            raise SizeOverflowError(f"the shape of input {entry.name!r} does not fit 64 bits: {shape!r}")
-        return numbers
 
     def _describe(self, BoundShape bound, shapes):
         """Make a plan readable."""

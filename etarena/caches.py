@@ -1,8 +1,8 @@
 """Growable caches in the lowered program: the appends of `etarena.ops` as a chain from one length to the next.
 
 In the traced program every `length` and `append` names the buffer, whose shape there is that of its start value. The
-pass here gives the buffer its symbolic length and makes each use read what the one before it left, as functionalisation does
-for in-place operators; the result of the last append is what the cache holds after the call.
+pass here gives the buffer its symbolic length and makes each use read what the one before it left, as functionalisation
+does for in-place operators; the result of the last append is what the cache holds after the call.
 """
 
 from collections.abc import Iterator

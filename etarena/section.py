@@ -132,7 +132,8 @@ def build_section(
     held = [index for index in method.buffers if index in position]
     grown = [(states.growth.get(method.buffers[i]), method.expressions(i)) for i in held]
     lengths = tell_lengths(symbols, input_sizes, grown)
-    _refuse_told_entries(method, lifetimes, listed, {symbols[entry.symbol] for entry in lengths}, states)
+    sizes_of = [(method.buffers.get(lifetimes.owner[i], ""), method.expressions(i)) for i in listed]
+    states.refuse_told_entries(emitted.name, sizes_of, {symbols[entry.symbol] for entry in lengths})
     numbers = {entry.symbol for entry in told if entry.teller is plan.Teller.SCALAR}
     names = name_symbols(symbols, capture.names)
     section = plan.Method(
@@ -191,20 +192,6 @@ def _read(emitted: ExecutionPlan, program: ExportedProgram, sizes: NamedSizes, s
     method.results.update(last_appends(emitted, buffers))
     method.steps = read_steps(emitted)
     return method
-
-
-def _refuse_told_entries(
-    method: _Emitted, lifetimes: Lifetimes, listed: list[int], lengths: set[sympy.Symbol], states: States
-) -> None:
-    """How much room a cache needs must be known when a call begins."""
-    for index in listed:
-        name = method.buffers.get(lifetimes.owner[index])
-        free = set().union(*(getattr(size, "free_symbols", ()) for size in method.expressions(index))) - lengths
-        if name in states.growth and any(is_unbacked(symbol) for symbol in free):
-            raise ExportError(
-                f"method {method.plan.name!r}: how many entries are appended to buffer {name!r} depends on data; append "
-                "a number of entries that the inputs tell"
-            )
 
 
 def _stops(method: _Emitted, conditions: Mapping[sympy.Basic, str]) -> set[int]:

@@ -14,6 +14,7 @@ from .allocator.errors import ExportError
 from .caches import Growth, growable_buffers
 from .symbols import InputSize, affine
 from .traced import Size
+from .unbacked import is_unbacked
 
 __all__ = ["States", "find_states", "tell_lengths"]
 
@@ -42,6 +43,32 @@ class States:
         order = growth.order(tuple(tensor.shape))
         initial = start_value(tensor.permute(order).contiguous())
         return plan.State(name, value, initial, result, growth.dim, tensor.shape[growth.dim], growth.window)
+
+    def refuse_told_entries(
+        self, method: str, values: Sequence[tuple[str, Sequence[Size]]], lengths: set[sympy.Symbol]
+    ) -> None:
+        """Refuse caches for which a call cannot make room when it begins.
+
+        Parameters
+        ----------
+        method : str
+            Its name, for the message.
+        values : sequence of (str, sequence of Size)
+            Every value: the buffer it lies in (or any other text), and its sizes.
+        lengths : set of sympy.Symbol
+            Told by the lengths of caches, before the call.
+
+        Raises
+        ------
+        ExportError
+        """
+        for name, sizes in values:
+            free = {symbol for size in sizes for symbol in getattr(size, "free_symbols", ())} - lengths
+            if name in self.growth and any(map(is_unbacked, free)):
+                raise ExportError(
+                    f"method {method!r}: how many entries are appended to buffer {name!r} depends on data; append a "
+                    "number of entries that the inputs tell"
+                )
 
     def lay_out(self, tensors: Mapping[str, Tensor]) -> None:
         """Give the emitted growable buffers their dim order; the emitter takes that of the start value."""
