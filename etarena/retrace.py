@@ -22,8 +22,6 @@ from torch.fx import GraphModule
 
 from .loops import CONTROL_FLOW
 
-from .traced import expression
-
 __all__ = ["decomposed_bodies", "keeping_symbols", "separate_operands"]
 
 PassBase: TypeAlias = _ExportPassBase | TorchPassBase
@@ -53,9 +51,9 @@ def keeping_symbols() -> Iterator[None]:
 def decomposed_bodies(program: ExportedProgram) -> ExportedProgram:
     """`program` with the bodies of its control flow in core operators.
 
-    Partitioners ask for operators to be kept (``linear``) and do not look into bodies, where nobody takes these.
-    They give a parameter with several users a duplicate for each, except where it is an operand of control flow: a copy
-    is put in between, which `body_results` takes out again.
+    Partitioners ask for operators to be kept for them (``linear``) and do not look into bodies: there nobody takes
+    them. They give a parameter with several users a duplicate for each, except where it is an operand of control flow:
+    a copy is put in between, which `body_results` takes out again.
     """
     targets = {node.target for node in program.graph.nodes}
     if not targets & CONTROL_FLOW:
