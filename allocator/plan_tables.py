@@ -170,8 +170,8 @@ class Output:
 class State:
     """A mutable buffer of the model and its start value; empty `initial` means all zero bytes.
 
-    After a run that succeeds it is what values[`result`] is, or what it was if that is -1. A state with `dim` >= 0 grows
-    in that dimension, starts with `length` entries there, and keeps the last `window` of them (0: all).
+    After a run that succeeds it is what values[`result`] is, or what it was if that is -1. A state with `dim` >= 0
+    grows in that dimension, starts with `length` entries there, and keeps the last `window` of them (0: all).
     """
 
     name: str

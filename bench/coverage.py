@@ -35,9 +35,9 @@ HEADING = "## Every model"
 NOTES = """\
 Every model of `bench/models`, exported without bounds on its sizes, run at all its sizes, growing and then shrinking,
 the arena filled with garbage before every run. `error`: largest difference from eager PyTorch over its largest
-magnitude, over all runs (at most 1e-4; integers are equal). `ratio`: the worst of arena / lower bound, at any size down to
-a single row, where the alignment of a few buffers shows; `excess`: the bytes above the bound there. A row is that of the
-model's last run, whichever models ran beside it: rows may come from different states of the project."""
+magnitude, over all runs (at most 1e-4; integers are equal). `ratio`: the worst of arena / lower bound, at any size down
+to a single row, where the alignment of a few buffers shows; `excess`: the bytes above the bound there. A row is that of
+the model's last run, whichever models ran beside it: rows may come from different states of the project."""
 
 
 @dataclass

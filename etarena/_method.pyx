@@ -22,7 +22,7 @@ from etarena._staged_run cimport StagedRun
 from etarena._states cimport StateKeeper
 
 from .allocator import plan as plan_section
-from .allocator.errors import InputError, InputTypeError, PlanError, SizeOverflowError
+from .allocator.errors import InputError, InputTypeError, PlanError
 from .delegates.xnnpack import scratch
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
 from .shapes import checked_shape
