@@ -76,6 +76,7 @@ def test_results_show_the_demo() -> None:
         "lower_bound_bytes": 2000,
         "ratio": 1.024,
         "total_bytes": 4096,
+        "stock_bytes": 1 << 20,
         "plan_ns": 50_000,
         "run_seconds": [0.003, 0.001, 0.002],
     }

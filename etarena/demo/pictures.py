@@ -53,5 +53,5 @@ def _growth(result: ModelResult) -> Growth:
         [prod(one.size) for one in result.sizes],
         [size_text(result.model, one.size) for one in result.sizes],
         [one.total_bytes for one in result.sizes],
-        result.stock_bytes,
+        [result.stock_at(one) for one in result.sizes],
     )

@@ -49,6 +49,11 @@ class SizeResult:
     run_seconds: list[float] = field(default_factory=list)
 
     @property
+    def scratch_bytes(self) -> int:
+        """Bytes of the largest scratch of a delegate's call; stock's XNNPACK shares one workspace of that size."""
+        return max((buffer.nbytes for buffer in self.plan.buffers if buffer.name.startswith("scratch of ")), default=0)
+
+    @property
     def seconds(self) -> float | None:
         """Median duration of a run; None if there was none."""
         return median(self.run_seconds) if self.run_seconds else None

@@ -100,7 +100,7 @@ def _words(axis: Any, entry: MapEntry, unit: str) -> None:
 
 def _growth_panel(axis: Any, growth: Sequence[Growth]) -> None:
     draw_growth(axis, growth)
-    words = "arena, input and results; dashed: what stock ExecuTorch reserves at any size"
+    words = "arena, input and results; dashed: stock ExecuTorch, planned for the largest size"
     _headings(axis, "Memory follows the input", words, "pixels or tokens", "")
 
 

@@ -29,27 +29,26 @@ class Growth:
         The same sizes as people write them.
     total : sequence of int
         Bytes of a run at each size.
-    reserved : int
-        Bytes that a plan for the largest input reserves whatever the input.
+    reserved : sequence of int
+        Bytes that stock ExecuTorch takes at each size: a plan for the largest input, and its delegates' workspace.
     """
 
     name: str
     sizes: Sequence[int]
     labels: Sequence[str]
     total: Sequence[int]
-    reserved: int
+    reserved: Sequence[int]
 
 
 def draw_growth(axis: Any, lines: Sequence[Growth]) -> None:
     """Draw the chart into a matplotlib axis, both scales logarithmic."""
     for line, colour in zip(lines, COLOURS * len(lines), strict=False):
         axis.plot(line.sizes, line.total, color=colour, marker="o", markersize=3.2, linewidth=1.5, label=line.name)
-        ends = [line.sizes[0], line.sizes[-1]]
-        axis.plot(ends, [line.reserved] * 2, color=colour, linestyle=(0, (4, 3)), linewidth=1.1)
+        axis.plot(line.sizes, line.reserved, color=colour, linestyle=(0, (4, 3)), linewidth=1.1)
     axis.set_xscale("log")
     axis.set_yscale("log", base=2)
     low = min(min(line.total) for line in lines)
-    high = max(max(*line.total, line.reserved) for line in lines)
+    high = max(max(*line.total, *line.reserved) for line in lines)
     ticks = [1 << exponent for exponent in range(10, 44, 4) if low / 2 <= 1 << exponent <= high * 2]
     axis.set_yticks(ticks, [bytes_text(tick) for tick in ticks])
     axis.minorticks_off()
@@ -65,7 +64,7 @@ def growth_data(lines: Sequence[Growth]) -> list[dict[str, Any]]:
             "sizes": list(line.sizes),
             "labels": list(line.labels),
             "total": list(line.total),
-            "reserved": line.reserved,
+            "reserved": list(line.reserved),
         }
         for line, colour in zip(lines, COLOURS * len(lines), strict=False)
     ]

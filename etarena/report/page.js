@@ -98,12 +98,12 @@ function growthTraces(line) {
       line: { color: line.colour, width: 2 }, marker: { size: 6 },
       text: line.labels.map((label, index) =>
         `<b>${escapeText(line.name)}</b>, ${escapeText(label)}<br>${bytesText(line.total[index])}` +
-        `<br>stock reserves ${bytesText(line.reserved)}`),
+        `<br>stock takes ${bytesText(line.reserved[index])}`),
       hovertemplate: "%{text}<extra></extra>",
     },
     {
       type: "scatter", mode: "lines", legendgroup: line.name, showlegend: false, hoverinfo: "skip",
-      x: [line.sizes[0], line.sizes.at(-1)], y: [line.reserved, line.reserved],
+      x: line.sizes, y: line.reserved,
       line: { color: line.colour, width: 1.5, dash: "dash" },
     },
   ];
