@@ -17,6 +17,7 @@ from .conditions import conditions_of, limits_of
 from .constants import fold_permuted_constants
 from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
+from .empty_results import AllowNoElements
 from .kernels import check_kernels
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
@@ -71,7 +72,14 @@ def _lower(
         fold_permuted_constants(edge.exported_program(name), states)
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
-        passes=[ReplaceMissingKernels(), MatchDimOrders(), PassOperands(), CopySharedResults(), RecordAsserts()],
+        passes=[
+            ReplaceMissingKernels(),
+            AllowNoElements(),
+            MatchDimOrders(),
+            PassOperands(),
+            CopySharedResults(),
+            RecordAsserts(),
+        ],
         to_out_var_pass=OutVariants(),
         memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states)) for name in captures},
         sym_shape_eval_pass=dict.fromkeys(captures, PlaceholderShapes()),
