@@ -74,12 +74,17 @@ def decomposed_bodies(program: ExportedProgram) -> ExportedProgram:
 
 
 def separate_operands(program: ExportedProgram) -> None:
-    """Copy, in place, what control flow takes twice: torch takes that for a body that returns what it is given."""
+    """Copy, in place, what control flow takes twice and what a body returns as it got it: torch lowers neither."""
     for module in program.graph_module.modules():
         for node in list(module.graph.nodes) if isinstance(module, GraphModule) else ():
             if node.target in CONTROL_FLOW:
                 seen: set[torch.fx.Node] = set()
                 node.args = pytree.tree_map_only(torch.fx.Node, partial(_second_copied, node, seen), node.args)
+                for body in node.all_input_nodes:
+                    if body.op == "get_attr" and isinstance(getattr(module, body.target), GraphModule):
+                        output = getattr(module, body.target).graph.output_node()
+                        copied = partial(_copied_operand, output)
+                        output.args = pytree.tree_map_only(torch.fx.Node, copied, output.args)
         if isinstance(module, GraphModule):
             module.recompile()
 
