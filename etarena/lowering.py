@@ -75,13 +75,9 @@ def _lower(
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
         passes=[
-<<<<<<< HEAD
-            ReplaceMissingKernels(),
-            AllowNoElements(),
-=======
             ThreadCaches(),
             ReplaceMissingKernels(),
->>>>>>> origin/main
+            AllowNoElements(),
             MatchDimOrders(),
             PassOperands(),
             CopySharedResults(),

@@ -93,7 +93,7 @@ class TestSizes:
 
     def test_executorch_20_the_worst_case_is_not_paid(self):
         ids = torch.randint(512, (1, 5))
-        embed = dict(table=nn.Embedding(512, 16), out=nn.Linear(16, 512))
+        embed = {"table": nn.Embedding(512, 16), "out": nn.Linear(16, 512)}
         method = load(lambda self, i: self.out(self.table(i)), ids, shapes=[{1: Dim("n", max=2048)}], **embed)
         assert method.plan_for([(1, 7)]).peak < 32 << 10
 
@@ -224,9 +224,8 @@ class TestOutputsAndState:
         x = torch.randn(1, 8, 256, 256)
         method = load(broken, x, convs=convs, partitioners=[XnnpackPartitioner()])
         with torch.no_grad():
-            torch.testing.assert_close(
-                method.execute([x])[0], broken(Applied(None, convs=convs), x), rtol=1e-3, atol=1e-4
-            )
+            expected = broken(Applied(None, convs=convs), x)
+        torch.testing.assert_close(method.execute([x])[0], expected, rtol=1e-3, atol=1e-4)
         run = method.last_run
         assert run.scratch_outside_arena == ()
         assert run.arena_bytes <= run.lower_bound_bytes  # the most that any one step needs, its workspace included
