@@ -16,6 +16,7 @@ from .conditions import conditions_of, limits_of
 from .constants import fold_permuted_constants
 from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
+from .empty_results import AllowNoElements
 from .kernels import check_kernels
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
@@ -76,6 +77,7 @@ def _lower(
         passes=[
             ThreadCaches(),
             ReplaceMissingKernels(),
+            AllowNoElements(),
             MatchDimOrders(),
             PassOperands(),
             CopySharedResults(),

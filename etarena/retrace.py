@@ -14,29 +14,33 @@ from typing import Any, TypeAlias
 import torch
 import torch.utils._pytree as pytree
 from executorch.exir.pass_base import NodeMetadata, ProxyValue, _ExportPassBase
+from executorch.exir.passes.prune_empty_tensors_pass import PruneEmptyTensorsPass
 from executorch.exir.tracer import _default_decomposition_table
 from torch._export.pass_base import _ExportPassBaseDeprecatedDoNotUse as TorchPassBase
 from torch._export.pass_infra.proxy_value import ProxyValue as TorchProxyValue
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from .empty_results import keep_empty_operands
 from .loops import CONTROL_FLOW
 
 __all__ = ["decomposed_bodies", "keeping_symbols", "separate_operands"]
 
 PassBase: TypeAlias = _ExportPassBase | TorchPassBase
 PROXIES = (ProxyValue, TorchProxyValue)
+PRUNE = "remove_empty_tensors_from_cat"
 
 
 @contextmanager
 def keeping_symbols() -> Iterator[None]:
     """Within the block, all passes trace control flow as described above; they are as before afterwards."""
-    replaced = [
+    replaced: list[tuple[type, str, Any]] = [
         (_ExportPassBase, "call_while", _call_while),
         (_ExportPassBase, "call_map", _call_map),
         (_ExportPassBase, "call_scan", _call_scan),
         (TorchPassBase, "call_map", _call_map),
         (TorchPassBase, "_fx", _loops_first(TorchPassBase._fx)),
+        (PruneEmptyTensorsPass, PRUNE, keep_empty_operands(getattr(PruneEmptyTensorsPass, PRUNE))),
     ]
     original = [(base, name, getattr(base, name)) for base, name, _ in replaced]
     for base, name, function in replaced:

@@ -160,7 +160,7 @@ def test_no_round_reads_what_another_has_overwritten(case):
     assert walk.errors == []
 
 
-def test_case_5_a_while_loop_with_a_tensor_condition():
+def test_executorch_8769_a_while_loop_with_a_tensor_condition():
     program = load_exported(Doubling(), (torch.ones(3),), {"x": {0: DYNAMIC}})
     program.arena.scribble()
     i, x = program.method()(torch.ones(3))
