@@ -55,5 +55,5 @@ def missing_kernel(target: object) -> str:
 
 
 def _makes_tensors(target: EdgeOpOverload) -> bool:
-    """Whether it is no assertion and computes no mere number: the emitter removes the ones and translates the others."""
+    """Whether it is no assertion and computes no mere number: the emitter removes the ones, translates the others."""
     return any(isinstance(result.type, torch.TensorType | torch.ListType) for result in target._schema.returns)

@@ -14,7 +14,7 @@ import torch
 import torch.utils._pytree as pytree
 from executorch.exir.emit._emitter import _AbstractValue, _Emitter
 from executorch.exir.schema import Bool, Double, EValue, Instruction, Int, JumpFalseCall, KernelCall, MoveCall
-from executorch.exir.tensor import TensorSpec
+from executorch.exir.tensor import TensorSpec, TensorShapeDynamism
 from torch.fx import GraphModule
 
 from .allocator.errors import ExportError

@@ -22,6 +22,8 @@ from torch.fx import GraphModule
 
 from .loops import CONTROL_FLOW
 
+from .traced import expression
+
 __all__ = ["decomposed_bodies", "keeping_symbols", "separate_operands"]
 
 PassBase: TypeAlias = _ExportPassBase | TorchPassBase

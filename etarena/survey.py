@@ -1,6 +1,7 @@
-"""A lowered program read operator by operator: where the model calls each, and what keeps it off a delegate or a kernel."""
+"""A lowered program read operator by operator: where the model calls each, what keeps it off a delegate or a kernel."""
 
 import re
+import sysconfig
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,10 +12,7 @@ from unittest import mock
 
 import executorch
 import torch
-from executorch.exir.backend.canonical_partitioners.config_partitioner import (
-    ConfigerationBasedPartitioner,
-    format_target_name,
-)
+from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
 from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.backend.utils import WhyNoPartition
 from torch.export import ExportedProgram
@@ -34,6 +32,7 @@ LIBRARIES = tuple(
     str(folder) for package in (torch, executorch) for folder in package.__path__
 )  # their frames are not the model's
 HERE = str(Path(__file__).parent)
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,10 @@ def survey(
 def _reasons(node: Node, partitioners: Sequence[Partitioner], heard: Reasons) -> Iterator[str]:
     yield from heard.get(node.name, ())
     for partitioner in partitioners:
-        if isinstance(partitioner, ConfigerationBasedPartitioner) and hasattr(node.target, "__name__"):
-            if format_target_name(node.target.__name__) not in partitioner.target_partitioner_configs:
-                yield f"{type(partitioner).__name__} does not know this operator"
+        known = getattr(partitioner, "target_partitioner_configs", None)  # of those made of configurations
+        name = getattr(node.target, "__name__", None)
+        if known is not None and name is not None and format_target_name(name) not in known:
+            yield f"{type(partitioner).__name__} does not know this operator"
 
 
 def _renamed(reason: str, names: Mapping[str, str]) -> str:
@@ -138,5 +138,6 @@ def _is_library(file: str) -> bool:
 
 
 def _is_model(file: str) -> bool:
-    """Whether code is neither a library's nor ours; the caller of `explain` has no frame below the point of catching."""
-    return not _is_library(file) and not file.startswith((HERE, "<")) and "contextlib" not in file
+    """Whether code is neither a library's nor ours; the caller of `explain` is above where the traceback begins."""
+    is_standard = file.startswith(STANDARD_LIBRARY) and "site-packages" not in file
+    return not (is_standard or _is_library(file) or file.startswith((HERE, "<")))
