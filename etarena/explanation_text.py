@@ -24,7 +24,9 @@ def _refused(refused: Sequence[dict[str, str]]) -> Iterator[str]:
         what = entry["operator"] or "the model"
         where = f" (node {entry['node']})" if entry["node"] else ""
         of = f" in method {entry['method']}" if entry["method"] else ""
-        yield f"  {what}{where}{of}: {entry['reason']}"
+        first, *rest = [line.strip() for line in entry["reason"].splitlines() if line.strip()] or [""]
+        yield f"  {what}{where}{of}: {first}"
+        yield from (f"    {line}" for line in rest)
         if entry["source"]:
             yield f"    at {entry['source']}"
         if entry["way_out"]:

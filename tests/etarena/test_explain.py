@@ -9,6 +9,8 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from torch import nn
 
 import etarena
+from etarena.explanation import refusals_of
+from etarena.survey import Site
 
 ROWS = ({0: torch.export.Dim("rows")},)
 
@@ -151,7 +153,9 @@ def test_what_the_partitioner_says_itself_uses_the_names_of_dims():
 
 
 def test_python_that_decides_by_data_is_refused_with_its_line():
-    (refusal,) = etarena.explain(Branching(), (torch.randn(5, 4),), None, ROWS).refusals
+    explanation = etarena.explain(Branching(), (torch.randn(5, 4),), None, ROWS)
+    (refusal,) = explanation.refusals
+    assert "" not in str(explanation).splitlines()
     assert refusal.source == line_of(Branching.forward, "if x.sum()")
     assert "torch.cond" in refusal.way_out
 
@@ -162,6 +166,50 @@ def test_every_method_is_explained_or_refused():
     assert (explained.exported, explained.methods) == (None, [])
     both = {"bad": (Unsupported(), (torch.randn(3),)), "worse": (Branching(), (torch.randn(3),))}
     assert sorted({refusal.method for refusal in etarena.explain(both).refusals}) == ["bad", "worse"]
+
+
+class Remembering(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(0, 4))
+
+    def forward(self, x):
+        return etarena.ops.append(self.cache, x, 0).sum(0)
+
+
+def test_the_length_of_a_state_is_known_when_the_call_begins():
+    (method,) = etarena.explain(Remembering(), (torch.randn(2, 4),), None, ROWS).methods
+    assert len(method["stages"]) == 1
+    (length,) = [symbol["name"] for symbol in method["symbols"] if symbol["name"] != "rows"]
+    assert method["known_from"] == {
+        "rows": ["size 0 of input 'x'"],
+        length: ["size 0 of state 'cache'"],
+    }
+    assert set(method["stages"][0]["known"]) == {"rows", length}
+
+
+def test_a_run_has_as_many_plans_as_there_are_stages():
+    explanation = etarena.explain(Chosen(), (torch.randn(5, 4),), None, ROWS)
+    method = etarena.load(explanation.exported.buffer).method()
+    method(torch.randn(7, 4))
+    assert method.last_run.stages == len(explanation.methods[0]["stages"])
+
+
+def test_every_size_that_nothing_bounds_is_listed():
+    refusals = refusals_of(
+        etarena.ExportError(
+            "only the operator itself knows size 0 of 'first' (mine::op), and nothing bounds it: say\n"
+            "only the operator itself knows size 1 of 'second' (mine::op), and nothing bounds it: say"
+        ),
+        {
+            "one": [Site("mine::op", "first", "a.py:1: x")],
+            "two": [Site("aten::relu", "other", ""), Site("mine::op", "second", "b.py:2: y")],
+        },
+    )
+    assert [(refusal.method, refusal.node, refusal.source) for refusal in refusals] == [
+        ("one", "first", "a.py:1: x"),
+        ("two", "second", "b.py:2: y"),
+    ]
 
 
 def test_state_is_named():
