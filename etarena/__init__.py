@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         SizeOverflowError,
     )
     from .copies import CopyRefusedError, zero_copy
+    from .explanation import Explanation, explain
     from .exporter import ExportedModel, export
     from .memory_plan import MemoryPlan, RunStats
     from .program import Method, Program, load
@@ -35,6 +36,7 @@ __all__ = [
     "ArenaFullError",
     "CopyRefusedError",
     "Error",
+    "Explanation",
     "ExportError",
     "ExportedModel",
     "InputError",
@@ -49,6 +51,7 @@ __all__ = [
     "SizeOverflowError",
     "__version__",
     "allocator",
+    "explain",
     "export",
     "load",
     "zero_copy",
@@ -68,6 +71,7 @@ _MODULES = {
         "SizeOverflowError",
     ],
     ".copies": ["CopyRefusedError", "zero_copy"],
+    ".explanation": ["Explanation", "explain"],
     ".exporter": ["ExportedModel", "export"],
     ".memory_plan": ["MemoryPlan", "RunStats"],
     ".program": ["Method", "Program", "load"],

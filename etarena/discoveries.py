@@ -84,15 +84,21 @@ class TellingNodes:
         Raises
         ------
         ExportError
-            If only an operator itself knows the size of its result and nothing bounds that size.
+            If only an operator itself knows the size of its result and nothing bounds that size; one line for each.
         """
+        refused: list[str] = []
         for node in telling_nodes(self.graph_module):
             origin = operator_name(node)
             for size, path in zip(told_sizes(node), node.meta["unbacked_bindings"].values(), strict=True):
                 if not isinstance(size, sympy.Expr) or origin in COMPUTED:
                     continue
-                for told in self._tell(node, origin, size, path, bounds):
-                    self._settle(told)
+                try:
+                    for told in self._tell(node, origin, size, path, bounds):
+                        self._settle(told)
+                except ExportError as error:
+                    refused.append(str(error))
+        if refused:
+            raise ExportError("\n".join(refused))
         for node in all_nodes(self.graph_module):
             for position, index, number in node.meta.get(CARRIED, ()):
                 size = expression(number) if isinstance(number, torch.SymInt) else number

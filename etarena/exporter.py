@@ -15,12 +15,12 @@ from .allocator import plan
 from .allocator.errors import Error, ExportError, InputError, InputTypeError
 from .allocator.sizes import Opcode
 from .capture import Capture, capture_model, capture_program, first_lines
-from .lowering import lower
+from .lowering import Watch, lower
 from .oblivious import size_oblivious_tracing
 from .quiet import quiet
 from .unbacked import data_dependent_tracing
 
-__all__ = ["ExportedModel", "export"]
+__all__ = ["ExportedModel", "Model", "captured", "checked_methods", "checked_partitioners", "export", "lowered"]
 
 Model: TypeAlias = torch.nn.Module | ExportedProgram
 
@@ -125,16 +125,25 @@ def export(
         An argument of this function has a value or type that makes no sense.
     """
     _check_memory(memory)
-    methods = _methods(model, args, kwargs, dynamic_shapes)
-    chosen = _partitioners(partitioners, methods)
+    methods = checked_methods(model, args, kwargs, dynamic_shapes)
+    chosen = checked_partitioners(partitioners, methods)
     with quiet():
-        captures = {}
-        for name, (program, *example) in methods.items():
-            with _reported(f"method {name!r}", "captured"):
-                captures[name] = _capture(program, *example, strict=strict)
-        with _reported("the program", "lowered"), size_oblivious_tracing(), data_dependent_tracing():
-            buffer, sections = lower(captures, chosen)
-    return ExportedModel(buffer, sections)
+        captures = {name: captured(name, *parts, strict=strict) for name, parts in methods.items()}
+        return lowered(captures, chosen)
+
+
+def captured(name: str, program: Model, args: Any, kwargs: Any, dynamic_shapes: Any, *, strict: bool) -> Capture:
+    """Trace one method; any failure becomes an ExportError."""
+    with _reported(f"method {name!r}", "captured"):
+        return _capture(program, args, kwargs, dynamic_shapes, strict=strict)
+
+
+def lowered(
+    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], watch: Watch | None = None
+) -> ExportedModel:
+    """Make the program of what was traced; any failure becomes an ExportError. `watch` as in `lower`."""
+    with _reported("the program", "lowered"), size_oblivious_tracing(), data_dependent_tracing():
+        return ExportedModel(*lower(captures, partitioners, watch))
 
 
 def _capture(program: Model, args: Any, kwargs: Any, dynamic_shapes: Any, *, strict: bool) -> Capture:
@@ -180,8 +189,8 @@ def _check_memory(memory: str) -> None:
         raise InputError(f"memory: expected 'runtime', got {memory!r}")
 
 
-def _methods(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> dict[str, tuple[Any, Any, Any, Any]]:
-    """Every method as (model, args, kwargs, dynamic_shapes), with the types checked."""
+def checked_methods(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> dict[str, tuple[Any, Any, Any, Any]]:
+    """Every method by its name as (model, args, kwargs, dynamic_shapes), with the types checked."""
     if isinstance(model, Mapping):
         if args is not None or kwargs is not None or dynamic_shapes is not None:
             raise InputError("with several methods, give each its own (module, args, kwargs, dynamic_shapes)")
@@ -218,7 +227,8 @@ def _method(name: str, entry: Any) -> tuple[Any, Any, Any, Any]:
     return model, tuple(args), dict(kwargs or {}), dynamic_shapes
 
 
-def _partitioners(partitioners: Any, methods: Mapping[str, Any]) -> dict[str, list[Partitioner]]:
+def checked_partitioners(partitioners: Any, methods: Mapping[str, Any]) -> dict[str, list[Partitioner]]:
+    """The partitioners of every method, with the types checked."""
     by_method = partitioners if isinstance(partitioners, Mapping) else dict.fromkeys(methods, partitioners)
     unknown = sorted(set(by_method) - set(methods))
     if unknown:

@@ -1,11 +1,19 @@
 """Whether every operator of an emitted method has a kernel in ExecuTorch's registry."""
 
+import torch
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
+from executorch.exir.passes import to_out_var_skiplist
 from executorch.exir.schema import ExecutionPlan
 
 from .allocator.errors import ExportError
 from .libraries import load_libraries
 
-__all__ = ["check_kernels"]
+__all__ = ["WAY_OUT", "check_kernels", "missing_kernel"]
+
+WAY_OUT = (
+    "Write that part of the model with other operators, give it to a delegate, or load the library that registers a "
+    "kernel (ctypes.CDLL) before the export and before the load"
+)
 
 
 def check_kernels(emitted: ExecutionPlan) -> None:
@@ -23,8 +31,29 @@ def check_kernels(emitted: ExecutionPlan) -> None:
     names = [f"{operator.name}.{operator.overload}".rstrip(".") for operator in emitted.operators]
     missing = sorted({name for name in names if name not in known})
     if missing:
-        raise ExportError(
-            f"method {emitted.name!r}: ExecuTorch has no CPU kernel for {', '.join(missing)}. Write that part of the "
-            "model with other operators, give it to a delegate, or load the library that registers a kernel "
-            "(ctypes.CDLL) before the export and before the load"
-        )
+        raise ExportError(f"method {emitted.name!r}: ExecuTorch has no CPU kernel for {', '.join(missing)}. {WAY_OUT}")
+
+
+def missing_kernel(target: object) -> str:
+    """Name of the kernel that an operator of the edge dialect needs and the runtime does not have; else "".
+
+    Operators that passes replace later count as they are; `ReplaceMissingKernels` says which.
+    """
+    if not isinstance(target, EdgeOpOverload) or target in to_out_var_skiplist or not _makes_tensors(target):
+        return ""
+    load_libraries()
+    from ._runtime import registered_kernels
+
+    schema = target._schema
+    try:
+        if not schema.is_mutable:
+            schema = target.to_out_variant()._schema
+    except RuntimeError:
+        return f"{schema.name} (which has no out variant)"
+    name = f"{schema.name}.{schema.overload_name}".rstrip(".")
+    return "" if name in registered_kernels() else name
+
+
+def _makes_tensors(target: EdgeOpOverload) -> bool:
+    """Whether it is no assertion and computes no mere number: the emitter removes the ones, translates the others."""
+    return any(isinstance(result.type, torch.TensorType | torch.ListType) for result in target._schema.returns)

@@ -24,6 +24,8 @@ class ReplaceMissingKernels(PassBase):
     ``sort`` is ``topk`` of everything.
     """
 
+    REPLACED = frozenset({exir_ops.edge.aten.empty_permuted.default, exir_ops.edge.aten.sort.default})
+
     def call(self, graph_module: GraphModule) -> PassResult:
         """Rewrite `graph_module` in place."""
         changed = False

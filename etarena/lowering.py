@@ -1,6 +1,7 @@
 """From captured methods to the finished file: edge dialect, delegates, emission without memory, plan sections."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import Partitioner
@@ -28,15 +29,27 @@ from .unbacked import OutVariants, RecordAsserts
 from .unplanned import LeaveUnplanned, NamedSizes, PlaceholderShapes
 from .write_backs import copy_foreign_results
 
-__all__ = ["lower"]
+__all__ = ["Watch", "lower"]
+
+Watch: TypeAlias = Callable[[str, ExportedProgram], None]
+"""Told the name and the program of each method once partitioners have taken their part and nothing else has changed."""
 
 ANY_NUMBER = (-(2**63), 2**63 - 1)
 
 
 def lower(
-    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]]
+    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], watch: Watch | None = None
 ) -> tuple[bytes, dict[str, plan.Method]]:
     """Lower, emit and describe the captured methods as one program.
+
+    Parameters
+    ----------
+    captures : mapping of str to Capture
+        The methods.
+    partitioners : mapping of str to list of Partitioner
+        Those of each method.
+    watch : callable, optional
+        Sees each method between partitioning and emission; must not change it.
 
     Returns
     -------
@@ -51,11 +64,11 @@ def lower(
         If lowering loses a symbol, or a method cannot be planned.
     """
     with keeping_symbols(), emitting_loops():
-        return _lower(captures, partitioners)
+        return _lower(captures, partitioners, watch)
 
 
 def _lower(
-    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]]
+    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], watch: Watch | None
 ) -> tuple[bytes, dict[str, plan.Method]]:
     for capture in captures.values():
         separate_operands(capture.program)
@@ -68,6 +81,9 @@ def _lower(
         partitioner=dict(partitioners),
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
+    if watch is not None:
+        for name in captures:
+            watch(name, edge.exported_program(name))
     states = find_states({name: edge.exported_program(name) for name in captures})
     for name in captures:
         fold_permuted_constants(edge.exported_program(name), states.start)

@@ -7,9 +7,10 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from ..description import describe_method
 from ..report.units import bytes_text
 from .command import Answer, Command, step
-from .describe import describe_method, print_method
+from .describe import print_method
 from .dynamic import FORMS, dynamic_shapes
 from .source import Source, load_source
 
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.argument("source")
 @click.option(
-    "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The .pte to write."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The .pte to write; required unless --explain only explains.",
 )
 @click.option(
     "--backend",
@@ -36,19 +40,40 @@ if TYPE_CHECKING:
     metavar="SPEC",
     help=f"A dimension that may vary: {FORMS}. Replaces the dynamic_shapes of SOURCE. Repeatable.",
 )
-def export(source: str, output: Path, backend: str, dynamic: tuple[str, ...]) -> Answer:
+@click.option(
+    "--explain",
+    "wants_explanation",
+    is_flag=True,
+    help="Say what varies, what is planned when and what runs where; of a refused model, everything in its way.",
+)
+def export(source: str, output: Path | None, backend: str, dynamic: tuple[str, ...], wants_explanation: bool) -> Answer:
     """Export SOURCE for run-time memory planning.
 
     SOURCE is an archive of torch.export.save (model.pt2), or MODULE:CALLABLE or FILE.py:CALLABLE that returns
     (model, args[, kwargs[, dynamic_shapes]]).
     """
+    if output is None and not wants_explanation:
+        raise click.UsageError("Missing option '-o' / '--output': the .pte to write (only --explain needs none).")
     with step(f"Loading {source}"):
         loaded = load_source(source)
     shapes = _shapes(loaded, list(dynamic))
     with step("Exporting"):
-        exported = _export(loaded, shapes, backend)
+        if wants_explanation:
+            return _explained(output, _export("explain", loaded, shapes, backend))
+        exported = _export("export", loaded, shapes, backend)
+    assert output is not None
     exported.save(output)
     return _answer(output, len(exported.buffer), exported.plan("forward"))
+
+
+def _explained(output: Path | None, explanation: Any) -> Answer:
+    data = explanation.to_dict()
+    if explanation.exported is not None and output is not None:
+        explanation.exported.save(output)
+        data |= {"path": str(output), "bytes": len(explanation.exported.buffer)}
+    count = len(explanation.refusals)
+    failed = f"the model cannot be exported, for {count} reason{'s' * (count != 1)}" if count else ""
+    return Answer(data, lambda console: console.print(str(explanation), markup=False, soft_wrap=True), failed)
 
 
 def _shapes(source: Source, dynamic: list[str]) -> Any:
@@ -59,7 +84,8 @@ def _shapes(source: Source, dynamic: list[str]) -> Any:
     return dynamic_shapes(source.model, source.args, source.kwargs, dynamic)
 
 
-def _export(source: Source, shapes: Any, backend: str) -> Any:
+def _export(how: str, source: Source, shapes: Any, backend: str) -> Any:
+    """Call `etarena.export` or `etarena.explain`, whose parameters are the same."""
     import etarena
 
     partitioners: list[Any] = []
@@ -68,8 +94,8 @@ def _export(source: Source, shapes: Any, backend: str) -> Any:
 
         partitioners = [XnnpackPartitioner()]
     if source.exported:
-        return etarena.export(source.model, partitioners=partitioners)
-    return etarena.export(source.model, source.args, source.kwargs or None, shapes, partitioners=partitioners)
+        return getattr(etarena, how)(source.model, partitioners=partitioners)
+    return getattr(etarena, how)(source.model, source.args, source.kwargs or None, shapes, partitioners=partitioners)
 
 
 def _answer(output: Path, nbytes: int, method: "Method") -> Answer:

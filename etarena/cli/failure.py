@@ -12,7 +12,7 @@ _HINTS: list[tuple[type[BaseException], str]] = [
     (errors.PlanError, "the file is damaged or was changed after its export: export the model again"),
     (errors.ArenaFullError, "give smaller inputs or an arena with a larger reserve"),
     (errors.SizeOverflowError, "give smaller sizes"),
-    (errors.ExportError, "change the model as the message says, or export it with fewer dynamic dimensions"),
+    (errors.ExportError, "change the model as the message says; 'etarena export --explain' names all in the way"),
     (errors.RuntimeFailure, "run again with --debug for the runtime's own log"),
     (FileNotFoundError, "check the path"),
     (IsADirectoryError, "name a file"),

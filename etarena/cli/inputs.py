@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..allocator.errors import SizeOverflowError
+from ..description import INT64_MAX, describe_method
 from ..report.units import bytes_text
-from .describe import INT64_MAX, describe_method
 from .units import shape_text
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ..description import describe_method
 from ..dtypes import dtype_name
 from ..report.units import bytes_text
 from .command import Answer, Command, step
-from .describe import describe_method, print_method
+from .describe import print_method
 from .inputs import plan_shapes
 from .units import SHAPE, shape_text
 

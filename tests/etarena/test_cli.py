@@ -295,3 +295,43 @@ def test_demo_fails_when_a_figure_is_out_of_bounds(
         assert result.stderr == ("error: arena too large; error too large\n" if failures else "")
         assert result.exit_code == (1 if failures else 0)
     assert calls == [(tmp_path, False), (tmp_path, True)]
+
+
+# export --explain
+
+
+def test_explaining_writes_no_file_unless_asked(models: Path, tmp_path: Path) -> None:
+    data = answer("export", f"{models}:perceptron", "--explain")
+    assert data["exported"] is True
+    assert data["methods"][0]["known_from"] == {"rows": ["size 0 of input 'input'"]}
+    assert "path" not in data
+    path = tmp_path / "model.pte"
+    data = answer("export", f"{models}:perceptron", "--explain", "-o", path)
+    assert data["bytes"] == path.stat().st_size
+
+
+def test_an_explanation_is_text_for_people(models: Path) -> None:
+    result = etarena_command("export", f"{models}:perceptron", "--explain")
+    assert result.exit_code == 0
+    assert "rows (1 to 5000): size 0 of input 'input'" in result.stdout
+    assert "aten::addmm.out x 2" in result.stdout
+
+
+def test_a_refused_model_is_explained_and_fails(tmp_path: Path) -> None:
+    source = tmp_path / "refused.py"
+    source.write_text(
+        "import torch\n\n\nclass Median(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x.median() + x.relu().median()\n\n\ndef make():\n    return Median(), (torch.randn(3),)\n"
+    )
+    path = tmp_path / "refused.pte"
+    result = etarena_command("export", f"{source}:make", "--explain", "-o", path)
+    assert result.exit_code == 1
+    assert "error: the model cannot be exported, for 2 reasons" in result.stderr
+    assert result.stdout.count(f"at {source}:6: return x.median() + x.relu().median()") == 2
+    assert not path.exists()
+
+
+def test_without_explain_the_output_is_required(models: Path) -> None:
+    result = etarena_command("export", f"{models}:perceptron")
+    assert result.exit_code == 2
+    assert "'-o' / '--output'" in result.stderr

@@ -5,9 +5,9 @@ import pytest
 from etarena.allocator import errors
 from etarena.allocator.plan import Method, SizeInstruction, Symbol
 from etarena.allocator.sizes import Opcode
-from etarena.cli.expressions import size_text
 from etarena.cli.failure import explain
 from etarena.cli.units import shape_text, time_text
+from etarena.expressions import size_text
 
 
 @pytest.mark.parametrize(

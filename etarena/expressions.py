@@ -2,8 +2,8 @@
 
 import struct
 
-from ..allocator.plan import Method, SizeInstruction
-from ..allocator.sizes import Opcode
+from .allocator.plan import Method, SizeInstruction
+from .allocator.sizes import Opcode
 
 # Opcode -> (sign, how strongly it binds); the others are shown as calls.
 _INFIX = {
