@@ -15,6 +15,7 @@ from .caches import ThreadCaches, check_chain
 from .capture import Capture
 from .conditions import conditions_of, limits_of
 from .constants import fold_permuted_constants
+from .delegates.xnnpack.partition import prepared
 from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
 from .empty_results import AllowNoElements
@@ -73,12 +74,14 @@ def _lower(
     for capture in captures.values():
         separate_operands(capture.program)
     conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
+    passes, partitioners = prepared(partitioners)
     edge = to_edge_transform_and_lower(
         {
             name: decomposed_bodies(capture.program) if partitioners[name] else capture.program
             for name, capture in captures.items()
         },
-        partitioner=dict(partitioners),
+        transform_passes=passes or None,
+        partitioner=partitioners,
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
     if watch is not None:
