@@ -59,13 +59,27 @@ def capture_model(
     args = pytree.tree_map_only(torch.Tensor, dense, args)
     kwargs = pytree.tree_map_only(torch.Tensor, dense, kwargs or {})
     try:
-        with size_oblivious_tracing(), data_dependent_tracing(), torch.no_grad():  # loops with an int have no gradients
-            program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+        program = _traced(model, args, kwargs, dynamic_shapes, strict)
     except Exception as error:
         raise ExportError(f"torch.export failed for {type(model).__name__}: {first_lines(error)}") from error
     program = _with_kernels(program)
     names = _dim_names(model, args, kwargs, dynamic_shapes, program)
     return _capture(program, names, least=0)
+
+
+def _traced(model: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool) -> ExportedProgram:
+    """Export with torch, once more from a clean slate if what Dynamo remembers of the same code stands in the way.
+
+    Bodies of control flow are traced by Dynamo, which keeps the fixed sizes of an earlier export of the same class.
+    """
+    with size_oblivious_tracing(), data_dependent_tracing(), torch.no_grad():  # loops with an int have no gradients
+        try:
+            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+        except torch._dynamo.exc.UserError as error:
+            if "specialized it to be a constant" not in str(error):
+                raise
+            torch._dynamo.reset()
+            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
 
 
 def capture_program(program: ExportedProgram) -> Capture:

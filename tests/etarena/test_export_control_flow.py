@@ -145,3 +145,9 @@ def test_a_python_branch_on_data_is_refused_not_decided(holds):
 
     with pytest.raises(etarena.ExportError, match="data-dependent"):
         etarena.export(Branching(), (UP,), dynamic_shapes=({0: DYNAMIC},))
+
+
+def test_a_model_of_the_same_class_exported_before_with_fixed_sizes_decides_nothing():
+    inputs = torch.randn(4, 3), torch.randn(3)
+    etarena.export(Map(), inputs)
+    run_and_compare(Map(), inputs, {"rows": {0: DYNAMIC}, "offset": None}, [(torch.randn(7, 3), torch.randn(3))])
