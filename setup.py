@@ -106,10 +106,11 @@ def runtime_extensions() -> list[Extension]:
         return []
     root = executorch_root()
     include = root / "include"
+    kernels = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "etarena" / "native").glob("*.cpp"))
     return [
         Extension(
             f"etarena.{source.stem}",
-            [f"etarena/{source.name}"],
+            [f"etarena/{source.name}", *(kernels if source.stem == LINKED else [])],
             language="c++",
             include_dirs=["etarena/native", "allocator/native"],
             define_macros=[*DEBUG_MACROS, ("C10_USING_CUSTOM_GENERATED_MACROS", None)],

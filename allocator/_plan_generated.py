@@ -965,8 +965,15 @@ class Input(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # Input
+    def Result(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(22))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int32Flags, o + self._tab.Pos)
+        return -1
+
 def InputStart(builder):
-    builder.StartObject(9)
+    builder.StartObject(10)
 
 def InputAddIndex(builder, index):
     builder.PrependInt32Slot(0, index, 0)
@@ -995,6 +1002,9 @@ def InputAddStringValue(builder, stringValue):
 def InputAddMutated(builder, mutated):
     builder.PrependBoolSlot(8, mutated, 0)
 
+def InputAddResult(builder, result):
+    builder.PrependInt32Slot(9, result, -1)
+
 def InputEnd(builder):
     return builder.EndObject()
 
@@ -1013,6 +1023,7 @@ class InputT(object):
         self.floatValue = 0.0  # type: float
         self.stringValue = None  # type: str
         self.mutated = False  # type: bool
+        self.result = -1  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1044,6 +1055,7 @@ class InputT(object):
         self.floatValue = input.FloatValue()
         self.stringValue = input.StringValue()
         self.mutated = input.Mutated()
+        self.result = input.Result()
 
     # InputT
     def Pack(self, builder):
@@ -1063,6 +1075,7 @@ class InputT(object):
         if self.stringValue is not None:
             InputAddStringValue(builder, stringValue)
         InputAddMutated(builder, self.mutated)
+        InputAddResult(builder, self.result)
         input = InputEnd(builder)
         return input
 
@@ -1251,8 +1264,36 @@ class State(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(8))
         return o == 0
 
+    # State
+    def Result(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(10))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int32Flags, o + self._tab.Pos)
+        return -1
+
+    # State
+    def Dim(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(12))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int32Flags, o + self._tab.Pos)
+        return -1
+
+    # State
+    def Length(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int64Flags, o + self._tab.Pos)
+        return 0
+
+    # State
+    def Window(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(16))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int64Flags, o + self._tab.Pos)
+        return 0
+
 def StateStart(builder):
-    builder.StartObject(3)
+    builder.StartObject(7)
 
 def StateAddName(builder, name):
     builder.PrependUOffsetTRelativeSlot(0, flatbuffers.number_types.UOffsetTFlags.py_type(name), 0)
@@ -1265,6 +1306,18 @@ def StateAddInitial(builder, initial):
 
 def StateStartInitialVector(builder, numElems):
     return builder.StartVector(1, numElems, 1)
+
+def StateAddResult(builder, result):
+    builder.PrependInt32Slot(3, result, -1)
+
+def StateAddDim(builder, dim):
+    builder.PrependInt32Slot(4, dim, -1)
+
+def StateAddLength(builder, length):
+    builder.PrependInt64Slot(5, length, 0)
+
+def StateAddWindow(builder, window):
+    builder.PrependInt64Slot(6, window, 0)
 
 def StateEnd(builder):
     return builder.EndObject()
@@ -1282,6 +1335,10 @@ class StateT(object):
         self.name = None  # type: str
         self.value = 0  # type: int
         self.initial = None  # type: List[int]
+        self.result = -1  # type: int
+        self.dim = -1  # type: int
+        self.length = 0  # type: int
+        self.window = 0  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1313,6 +1370,10 @@ class StateT(object):
                     self.initial.append(state.Initial(i))
             else:
                 self.initial = state.InitialAsNumpy()
+        self.result = state.Result()
+        self.dim = state.Dim()
+        self.length = state.Length()
+        self.window = state.Window()
 
     # StateT
     def Pack(self, builder):
@@ -1332,6 +1393,10 @@ class StateT(object):
         StateAddValue(builder, self.value)
         if self.initial is not None:
             StateAddInitial(builder, initial)
+        StateAddResult(builder, self.result)
+        StateAddDim(builder, self.dim)
+        StateAddLength(builder, self.length)
+        StateAddWindow(builder, self.window)
         state = StateEnd(builder)
         return state
 

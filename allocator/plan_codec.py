@@ -235,6 +235,7 @@ class _Reader:
             float_value=t.FloatValue(),
             string_value=self.text(t.StringValue, f"{here}.string_value"),
             mutated=t.Mutated(),
+            result=t.Result(),
         )
 
     def output(self, t: Any) -> Output:
@@ -246,7 +247,8 @@ class _Reader:
         length = t.InitialLength()
         self.charge(length, f"{here}.initial")
         initial = bytes(t.InitialAsNumpy()) if length else b""
-        return State(self.text(t.Name, f"{here}.name"), t.Value(), initial)
+        name = self.text(t.Name, f"{here}.name")
+        return State(name, t.Value(), initial, t.Result(), t.Dim(), t.Length(), t.Window())
 
     def delegate(self, t: Any) -> Delegate:
         here = self.field
@@ -281,7 +283,16 @@ def _packed(method: Method) -> Any:
         for o in method.outputs
     ]
     root.states = [
-        _fill(fb.StateT(), name=s.name, value=s.value, initial=np.frombuffer(s.initial, np.uint8))
+        _fill(
+            fb.StateT(),
+            name=s.name,
+            value=s.value,
+            initial=np.frombuffer(s.initial, np.uint8),
+            result=s.result,
+            dim=s.dim,
+            length=s.length,
+            window=s.window,
+        )
         for s in method.states
     ]
     root.delegates = [
@@ -337,6 +348,7 @@ def _packed_input(value: Input) -> Any:
         floatValue=value.float_value,
         stringValue=value.string_value,
         mutated=value.mutated,
+        result=value.result,
     )
 
 

@@ -138,7 +138,10 @@ class Value:
 
 @dataclass(slots=True)
 class Input:
-    """An input of the method: a tensor (`value`), an int that is a symbol (`symbol`), or a constant with its value."""
+    """An input of the method: a tensor (`value`), an int that is a symbol (`symbol`), or a constant with its value.
+
+    After a run that succeeds, values[`result`] (unless that is -1) is copied into a tensor.
+    """
 
     index: int
     name: str
@@ -149,6 +152,7 @@ class Input:
     float_value: float = 0.0
     string_value: str = ""
     mutated: bool = False
+    result: int = -1
 
 
 @dataclass(slots=True)
@@ -164,11 +168,19 @@ class Output:
 
 @dataclass(slots=True)
 class State:
-    """A mutable buffer of the model and its start value; empty `initial` means all zero bytes."""
+    """A mutable buffer of the model and its start value; empty `initial` means all zero bytes.
+
+    After a run that succeeds it is what values[`result`] is, or what it was if that is -1. A state with `dim` >= 0
+    grows in that dimension, starts with `length` entries there, and keeps the last `window` of them (0: all).
+    """
 
     name: str
     value: int
     initial: bytes = b""
+    result: int = -1
+    dim: int = -1
+    length: int = 0
+    window: int = 0
 
 
 @dataclass(slots=True)

@@ -170,6 +170,7 @@ def _check_input(method: Method, item: Input, name: str) -> None:
     is_int = item.scalar is Scalar.INT
     _within(item.symbol, -1, len(method.symbols) - 1 if is_int else -1, f"{name}.symbol")
     _within(item.int_value, INT64_MIN, INT64_MAX, f"{name}.int_value")
+    _check_result(method, item.result, item.value, f"{name}.result")
 
 
 def _check_output(method: Method, output: Output, registers: int, name: str) -> None:
@@ -193,18 +194,56 @@ def _constants(method: Method) -> dict[int, int]:
     return {first + i: step.a for i, step in enumerate(method.size_code) if step.opcode == Opcode.CONST}
 
 
+def _check_result(method: Method, result: int, value: int, name: str) -> None:
+    """What becomes of an input or state must be of its kind."""
+    _within(result, -1, len(method.values) - 1 if value >= 0 else -1, name)
+    if result < 0:
+        return
+    new, old = method.values[result], method.values[value]
+    if (new.dtype, new.dim_order) != (old.dtype, old.dim_order):
+        raise PlanError(f"{name}: values[{result}] differs in dtype or dim order from values[{value}]")
+
+
 def _check_state(method: Method, state: State, constants: dict[int, int], name: str) -> None:
     _text(state.name, f"{name}.name")
     _within(state.value, 0, len(method.values) - 1, f"{name}.value")
     value = method.values[state.value]
     if value.kind is not Kind.STATE:
         raise PlanError(f"{name}.value: values[{state.value}] is of kind {value.kind.name}")
-    if state.initial and all(register in constants for register in value.sizes):
-        nbytes = ITEMSIZES[value.dtype]
-        for register in value.sizes:
+    _check_result(method, state.result, state.value, f"{name}.result")
+    _within(state.dim, -1, len(value.sizes) - 1, f"{name}.dim")
+    _within(state.length, 0, INT32_MAX if state.dim >= 0 else 0, f"{name}.length")
+    _within(state.window, 0, INT64_MAX if state.dim >= 0 else 0, f"{name}.window")
+    if state.dim >= 0:
+        _check_growth(method, state, constants, name)
+    nbytes = ITEMSIZES[value.dtype] * (state.length if state.dim >= 0 else 1)
+    sizes = [register for dim, register in enumerate(value.sizes) if dim != state.dim]
+    if state.initial and all(register in constants for register in sizes):
+        for register in sizes:
             nbytes *= constants[register]
         if nbytes != len(state.initial):
             raise PlanError(f"{name}.initial: {len(state.initial)} bytes for a state of {nbytes} bytes")
+
+
+def _check_growth(method: Method, state: State, constants: dict[int, int], name: str) -> None:
+    """Entries of a fixed size, the growing dimension outermost, and every value there a longer or shorter cache."""
+    value = method.values[state.value]
+    before = value.dim_order[: value.dim_order.index(state.dim)]
+    for dim, register in enumerate(value.sizes):
+        if dim == state.dim:
+            continue
+        if constants.get(register, -1) < 0:
+            raise PlanError(f"{name}.value: size {dim} of a state that grows in dimension {state.dim} must be fixed")
+        if dim in before and constants[register] != 1:
+            raise PlanError(f"{name}.dim: dimension {state.dim} is not the outermost in memory")
+    if state.result >= 0:
+        result = method.values[state.result]
+        if result.storage != state.value:
+            raise PlanError(f"{name}.result: values[{state.result}] lies elsewhere")
+        if [r for d, r in enumerate(result.sizes) if d != state.dim] != [
+            r for d, r in enumerate(value.sizes) if d != state.dim
+        ]:
+            raise PlanError(f"{name}.result: the entries of values[{state.result}] have another size")
 
 
 def _check_delegates(method: Method) -> None:

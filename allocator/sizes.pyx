@@ -351,7 +351,6 @@ cdef class SizeProgram:
             step += 1
         return 0
 
-
     cdef int evaluate_known(self, int64_t* registers, uint8_t* known) except -1 nogil:
         cdef int i, status, operands
         cdef bint ready

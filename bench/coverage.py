@@ -35,7 +35,8 @@ HEADING = "## Every model"
 NOTES = """\
 Every model of `bench/models`, exported without bounds on its sizes, run at all its sizes, growing and then shrinking,
 the arena filled with garbage before every run. `error`: largest difference from eager PyTorch over its largest
-magnitude, over all runs (at most 1e-4; integers are equal). `ratio`: the worst of arena / lower bound. A row is that of
+magnitude, over all runs (at most 1e-4; integers are equal). `ratio`: the worst of arena / lower bound, at any size down
+to a single row, where the alignment of a few buffers shows; `excess`: the bytes above the bound there. A row is that of
 the model's last run, whichever models ran beside it: rows may come from different states of the project."""
 
 
@@ -55,6 +56,8 @@ class Row:
         Largest error of any run; infinite for a wrong shape, type or integer.
     ratio : float
         Largest of arena over lower bound.
+    excess : int
+        Bytes of the arena above the lower bound in that run.
     export_seconds : float
         Time that the export took.
     failure : str
@@ -67,6 +70,7 @@ class Row:
     sizes: int = 0
     error: float = 0.0
     ratio: float = 1.0
+    excess: int = 0
     export_seconds: float = 0.0
     failure: str = ""
 
@@ -108,7 +112,9 @@ def _run(row: Row, model: Any, program: Any) -> None:
         error = max(_error(*pair) for pair in zip(got, wanted, strict=True))
         row.error = max(row.error, error)
         stats = method.last_run
-        row.ratio = max(row.ratio, stats.arena_bytes / stats.lower_bound_bytes if stats.lower_bound_bytes else 1.0)
+        ratio = stats.arena_bytes / stats.lower_bound_bytes if stats.lower_bound_bytes else 1.0
+        if ratio > row.ratio:
+            row.ratio, row.excess = ratio, stats.arena_bytes - stats.lower_bound_bytes
         if not error <= LARGEST_ERROR:
             row.failure = f"wrong result at size {size}: error {error:.1e}"
             return
@@ -147,7 +153,7 @@ def apart(name: str) -> Row:
 
 def section(rows: Sequence[Row]) -> str:
     """The section of RESULTS.md."""
-    heads = ("model", "family", "buffers", "sizes", "error", "ratio", "export s")
+    heads = ("model", "family", "buffers", "sizes", "error", "ratio", "excess", "export s")
     ran = [row for row in rows if not row.failure]
     families = {row.family for row in rows}
     count = f"{len(ran)} of {len(rows)} models of {len(families)} families run."
@@ -157,7 +163,14 @@ def section(rows: Sequence[Row]) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    figures = (str(row.buffers), str(row.sizes), f"{row.error:.1e}", f"{row.ratio:.4f}", f"{row.export_seconds:.1f}")
+    figures = (
+        str(row.buffers),
+        str(row.sizes),
+        f"{row.error:.1e}",
+        f"{row.ratio:.4f}",
+        str(row.excess),
+        f"{row.export_seconds:.1f}",
+    )
     return (row.name, row.family, *figures)
 
 

@@ -34,6 +34,7 @@ cdef class BoundShape:
     cdef vector[int32_t] sizes          # dimensions of all values, one value after another
     cdef vector[int64_t] nbytes         # of each value
     cdef vector[int64_t] offsets        # of each planned buffer, in the order of ShapeBinder.planned
+    cdef vector[int64_t] grown          # bytes that each growing state needs room for
     cdef readonly int64_t peak          # bytes of the activation region
     cdef readonly int64_t lower_bound
     cdef readonly int64_t output_bytes
@@ -79,6 +80,11 @@ cdef class ShapeBinder:
     cdef vector[int32_t] preferred      # order to try first: positions within planned
     cdef vector[int32_t] key_start      # of each input: where its sizes begin in the key; -1 when it has none
     cdef readonly int key_length
+    cdef vector[int32_t] growing        # positions in section.states of those that grow
+    cdef vector[int32_t] grows          # of each value: which of these it is the memory of; -1 for all others
+    cdef int state_start                # where their lengths begin in the key
+    cdef vector[int64_t] last_sizes     # bytes of the planned buffers of the last plan, and that plan
+    cdef BoundShape last_plan
     cdef readonly bint in_stages        # data tells some sizes while the method runs
     cdef vector[uint8_t] told           # of each symbol: whether data tells it
     cdef vector[int32_t] bounded        # of each dimension: register with its bound until it is told; -1
@@ -90,6 +96,8 @@ cdef class ShapeBinder:
     cdef int evaluate(self, BoundShape bound, const vector[int64_t]& symbols, const vector[uint8_t]& known) except -1
     cdef int check_inputs(self, const int64_t* key, const int64_t* registers) except -1
     cdef int find_symbols(self, const int64_t* key, int64_t* symbols) except -1
+    cdef int find_lengths(self, const int64_t* key, int64_t* symbols) except -1
+    cdef int check_lengths(self, const int64_t* key, BoundShape bound) except -1
     cdef int measure(self, BoundShape bound) except -1
     cdef int measure_value(self, BoundShape bound, int position) except -1
     cdef void leave_out(self, BoundShape bound, int position) noexcept

@@ -14,6 +14,7 @@ from .allocator import plan as plan_section
 from .allocator.errors import PlanError, ShapeError, SizeOverflowError
 from .allocator.plan import Teller
 from .dtypes import ITEM_BYTES
+from .shapes import illegal_length, wrong_length
 
 cdef int64_t LARGEST_BYTES = <int64_t> 1 << 62
 
@@ -37,7 +38,7 @@ cdef class BoundShape:
         """Bytes this object keeps, for the cache's limit."""
         cdef size_t numbers = self.nbytes.size() + self.offsets.size() + self.registers.size() + 4 * self.moves.size()
         cdef size_t flags = self.known.size() + self.ready.size()
-        numbers += self.scratch.size()
+        numbers += self.grown.size() + self.scratch.size()
         return 4 * (self.sizes.size() + self.changed.size()) + 8 * numbers + flags + self.tree_bytes + 512
 
 
@@ -90,6 +91,13 @@ cdef class ShapeBinder:
                 self.key_length += 1
             else:
                 self.key_start.push_back(-1)
+        self.state_start = self.key_length
+        self.grows.assign(len(section.values), -1)
+        for position, state in enumerate(section.states):
+            if state.dim >= 0:
+                self.grows[state.value] = <int> self.growing.size()
+                self.growing.push_back(position)
+                self.key_length += 1
         for guard in section.guards:
             self.guards.push_back(guard.register)
         self.expect_discoveries()
@@ -114,7 +122,7 @@ cdef class ShapeBinder:
         return 0
 
     cdef BoundShape bind(self, const int64_t* key):
-        """Plan for one set of input sizes: the dimensions of all tensor inputs and int symbols, one after another.
+        """Plan for one set of sizes: the dimensions of all tensor inputs and int symbols, and the lengths of caches.
 
         Raises
         ------
@@ -130,12 +138,14 @@ cdef class ShapeBinder:
         cdef int symbol
         registers.resize(max(self.program.n_registers, 1))
         self.find_symbols(key, registers.data())
+        self.find_lengths(key, registers.data())
         if self.in_stages:
             known.assign(registers.size(), 1)
             for symbol in range(<int> self.told.size()):
                 known[symbol] = not self.told[symbol]
         self.evaluate(bound, registers, known)
         self.check_inputs(key, bound.registers.data())
+        self.check_lengths(key, bound)
         self.measure(bound)
         self.measure_scratch(bound, None)
         self.place(bound)
@@ -176,6 +186,30 @@ cdef class ShapeBinder:
             symbols[binding.symbol] = number
         return 0
 
+    cdef int find_lengths(self, const int64_t* key, int64_t* symbols) except -1:
+        cdef int64_t number, length
+        for discovery in self.section.discoveries:
+            if discovery.teller != Teller.STATE_LENGTH:
+                continue
+            state, symbol = self.section.states[discovery.value], self.section.symbols[discovery.symbol]
+            length = key[self.state_start + self.grows[state.value]]
+            number, rest = divmod(length - discovery.offset, discovery.scale)
+            if rest or not symbol.min <= number <= symbol.max:
+                raise illegal_length(state, length, symbol, discovery.scale)
+            symbols[discovery.symbol] = number
+        return 0
+
+    cdef int check_lengths(self, const int64_t* key, BoundShape bound) except -1:
+        cdef int i
+        cdef int64_t length, expected
+        for i in range(<int> self.growing.size()):
+            state = self.section.states[self.growing[i]]
+            length = key[self.state_start + i]   # which the method's `past` must be
+            expected = bound.registers[self.registers[self.start[state.value] + state.dim]]
+            if length != expected:
+                raise wrong_length(state, length, expected)
+        return 0
+
     cdef int check_inputs(self, const int64_t* key, const int64_t* registers) except -1:
         """Every input dimension must have the size that the model's own expressions give it, and every guard hold."""
         cdef int position, value, d
@@ -203,10 +237,13 @@ cdef class ShapeBinder:
             bound.ready[position] = self.measure_value(bound, position)
             if self.storage[position] == position and self.kind[position] == OUTPUT:
                 bound.output_bytes += bound.nbytes[position]
+        bound.grown.assign(self.growing.size(), 0)
         for position in range(<int> self.rank.size()):
             owner = self.storage[position]
             if bound.ready[position] == UNKNOWN or bound.ready[owner] == UNKNOWN:
                 self.leave_out(bound, position)
+            elif self.grows[owner] >= 0:
+                bound.grown[self.grows[owner]] = max(bound.grown[self.grows[owner]], bound.nbytes[position])
             elif bound.nbytes[position] > bound.nbytes[owner]:
                 raise PlanError(f"values[{position}].storage: the value is larger than the memory it shares")
         return 0
@@ -277,6 +314,12 @@ cdef class ShapeBinder:
         bound.offsets.resize(max(count, 1))
         for i in range(count):
             sizes[i] = self.bytes_of(bound, i)
+        # Only caches became longer: the plan stays.
+        if not self.in_stages and self.last_plan is not None and sizes == self.last_sizes:
+            bound.offsets, bound.peak = self.last_plan.offsets, self.last_plan.peak
+            bound.lower_bound = self.last_plan.lower_bound
+            return 0
+        self.last_plan = None
         # What lives across a stop comes first and low, so that it need not move when the rest is planned again.
         cdef vector[int32_t]* order = &self.crossing if self.in_stages else &self.preferred
         with nogil:
@@ -284,6 +327,7 @@ cdef class ShapeBinder:
                 count, sizes.data(), self.first.data(), self.last.data(), order.data(), <int> order.size(),
                 bound.offsets.data(), &bound.peak, &bound.lower_bound,
             )
+        self.last_plan, self.last_sizes = bound, sizes
         return 0
 
     cdef int use_scratch(self, DelegateScratch scratch) except -1:
@@ -391,11 +435,8 @@ cdef class ShapeBinder:
 
     cdef object sizes_text(self, BoundShape bound):
         """List the symbols with their sizes, to end a message with."""
-        sizes = ", ".join(
-            f"{symbol.name} = {bound.registers[i]}"
-            for i, symbol in enumerate(self.section.symbols)
-            if is_known(bound, i)
-        )
+        names = [symbol.name for symbol in self.section.symbols]
+        sizes = ", ".join(f"{names[i]} = {bound.registers[i]}" for i in range(len(names)) if is_known(bound, i))
         return f" ({sizes})" if sizes else ""
 
     cdef object too_large(self, int position, BoundShape bound):

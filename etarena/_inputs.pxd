@@ -31,6 +31,7 @@ cdef class InputReader:
     ) except -1
     cdef int refuse_shared_memory(self) except -1
     cdef int count_writes(self) except -1
+    cdef int announce_write_back(self) except -1
     cdef int write_back(self) except -1
     cdef void forget(self) noexcept
     cdef void* address(self, int position) noexcept

@@ -211,13 +211,18 @@ cdef class InputReader:
                 position += 1
         return 0
 
+    cdef int announce_write_back(self) except -1:
+        """Ask for the copies of `write_back`, while the call can still fail as a whole."""
+        for _, dense, name in self.write_backs:
+            cause = f"the method's writes to input {name!r} go back into its own layout"
+            self.copies.append(allow_copy(cause, dense.nbytes))
+        return 0
+
     cdef int write_back(self) except -1:
         """Bring what the method wrote into copies back into the caller's tensors, and tell torch of all it wrote."""
         if self.mutates:
             self.count_writes()
-        for tensor, dense, name in self.write_backs:
-            cause = f"the method's writes to input {name!r} go back into its own layout"
-            self.copies.append(allow_copy(cause, dense.nbytes))
+        for tensor, dense, _ in self.write_backs:
             tensor.detach().copy_(dense)
         return 0
 

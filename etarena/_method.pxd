@@ -8,6 +8,7 @@ from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
 from etarena._staged_run cimport StagedRun
+from etarena._states cimport StateKeeper
 from etarena.allocator.arena cimport Arena
 
 
@@ -33,7 +34,11 @@ cdef class PlannedMethod:
     cdef vector[char*] fixed              # of states and constants; NULL for everything else
     cdef vector[int64_t] fixed_bytes      # how much memory is there
     cdef tuple labels
-    cdef int64_t state_bytes
+    cdef StateKeeper keeper
+    cdef object held_states               # of the section, by name: State objects, shared with other methods
+    cdef int64_t fixed_state_bytes
+    cdef int64_t state_bytes              # after the last run
+    cdef int64_t state_bytes_written      # by the last run
     cdef BoundShape last_bound
     cdef bint last_cached
     cdef int64_t last_plan_ns

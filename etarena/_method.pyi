@@ -8,6 +8,7 @@ from . import allocator
 from .allocator.arena import Arena
 from .loaded import LoadedProgram
 from .memory_plan import MemoryPlan, RunStats
+from .state import States
 
 @disjoint_base
 class PlannedMethod:
@@ -24,6 +25,8 @@ class PlannedMethod:
     def last_run(self) -> RunStats | None: ...
     @property
     def cached_plans(self) -> int: ...
+    @property
+    def state(self) -> States: ...
     @property
     def cached_bytes(self) -> int: ...
     def execute(self, inputs: Sequence[Any], outputs: Sequence[torch.Tensor | None] | None = None) -> list[Any]: ...

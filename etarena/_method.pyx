@@ -19,11 +19,14 @@ from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
 from etarena._scratch cimport DelegateScratch
 from etarena._staged_run cimport StagedRun
+from etarena._states cimport StateKeeper
 
 from .allocator import plan as plan_section
-from .allocator.errors import InputError, InputTypeError, PlanError, SizeOverflowError
+from .allocator.errors import InputError, InputTypeError, PlanError
 from .delegates.xnnpack import scratch
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
+from .shapes import checked_shape
+from .state import States
 
 Kind = plan_section.Kind
 UINT8 = 0   # ExecuTorch's dtype code
@@ -113,11 +116,15 @@ cdef class PlannedMethod:
             if value.storage == position and value.kind == Kind.CONSTANT:
                 found = self.native.tensor(value.index)
                 self.fixed[position], self.fixed_bytes[position] = <char*> <size_t> found[4], found[5]
-        self.state_bytes = 0
-        for state in section.states:
-            block = self.program.state_block(section, state)
-            self.fixed[state.value], self.fixed_bytes[state.value] = <char*> <size_t> block.address, block.nbytes
-            self.state_bytes += block.nbytes
+        self.held_states = self.program.states_of(section)
+        self.fixed_state_bytes = 0
+        for state, held in zip(section.states, self.held_states.values()):
+            if held.dim is None:
+                self.fixed[state.value], self.fixed_bytes[state.value] = <char*> <size_t> held.address, held.nbytes
+                self.fixed_state_bytes += held.nbytes
+        growing = [None if held.dim is None else held.memory for held in self.held_states.values()]
+        self.keeper = StateKeeper(section, self.binder, growing)
+        self.state_bytes = self.fixed_state_bytes + self.keeper.nbytes()
         self.native.mark_inputs_set()
         self.stages = None
         if self.binder.in_stages:
@@ -170,13 +177,16 @@ cdef class PlannedMethod:
             if self.failed:
                 self.load()
             self.reader.read(inputs)
+            self.keeper.read_lengths(self.reader.key.data())
             self.writer.check(outputs)
             bound = self.choose_plan()
             self.arena.ensure_activations_nogil(<size_t> bound.peak)
             self.reader.copy_unreadable(bound, self.arena)
+            self.keeper.reserve(bound)
             if bound is not self.current:
                 self.rebind(bound)
             self.point_inputs()
+            self.keeper.place(self.native, self.addresses)
             self.writer.point(bound, self.native, self.reader.held)
             try:
                 bound = self.run(bound)
@@ -184,7 +194,11 @@ cdef class PlannedMethod:
                 self.failed = True   # tensors may be resized, loop counters and delegates half-way: load it all anew
                 raise
             results = self.writer.collect(self.native, self.reader.copies)
+            self.reader.announce_write_back()
+            self.keeper.commit(bound, self.native, self.reader, self.addresses.data())
             self.reader.write_back()
+            self.state_bytes = self.fixed_state_bytes + self.keeper.nbytes()
+            self.state_bytes_written = self.keeper.written
             self.last_bound, self.last_copies = bound, self.reader.copies
             return results
         finally:
@@ -283,6 +297,7 @@ cdef class PlannedMethod:
         for position in range(<int> self.addresses.size()):
             self.addresses[position] = self.addresses[self.binder.storage[position]]
         self.native.rebind(bound.sizes.data(), self.addresses.data())
+        self.keeper.placed.assign(self.keeper.placed.size(), NULL)
         for i in range(<int> bound.scratch.size()):
             self.binder.place_scratch(bound, i, base)
         self.current = bound
@@ -306,7 +321,7 @@ cdef class PlannedMethod:
         return 0
 
     def plan_for(self, shapes, told=None):
-        """Plan without running.
+        """Plan without running, for states as they are now.
 
         Parameters
         ----------
@@ -334,12 +349,13 @@ cdef class PlannedMethod:
         if len(shapes) != len(wanted):
             names = ", ".join(entry.name for entry in wanted)
             raise InputError(f"expected {len(wanted)} shapes ({names}), got {len(shapes)}")
-        flat = [size for entry, shape in zip(wanted, shapes) for size in self._checked_shape(entry, shape)]
-        key.resize(max(len(flat), 1))
+        flat = [size for entry, shape in zip(wanted, shapes) for size in checked_shape(self.section, entry, shape)]
+        key.resize(max(self.binder.key_length, 1))
         for position, size in enumerate(flat):
             key[position] = size
         self.arena.enter()   # the binder's scratch is shared with running calls
         try:
+            self.keeper.read_lengths(key.data())
             bound = self.binder.bind(key.data())
             if told is not None:
                 bound = self.told_stage(bound, told)
@@ -356,21 +372,6 @@ cdef class PlannedMethod:
             if isinstance(number, bool) or not hasattr(number, "__index__") or not -(2**63) <= number < 2**63:
                 raise InputTypeError(f"told: {name!r} must be an int of 64 bits, got {number!r}")
         return self.stages.follow(bound, {names[name]: number for name, number in dict(told).items()})
-
-    def _checked_shape(self, entry, shape):
-        """Return the sizes that one entry of `plan_for` stands for."""
-        rank = len(self.section.values[entry.value].sizes) if entry.value >= 0 else None
-        sizes = [shape] if rank is None else list(shape) if hasattr(shape, "__iter__") else None
-        if sizes is None or (rank is not None and len(sizes) != rank):
-            raise InputError(f"the shape of input {entry.name!r} must have {rank} sizes, got {shape!r}")
-        if not all(hasattr(size, "__index__") and not isinstance(size, bool) for size in sizes):
-            raise InputError(f"the shape of input {entry.name!r} must consist of ints, got {shape!r}")
-        numbers = [size.__index__() for size in sizes]
-        if rank is not None and min(numbers, default=0) < 0:
-            raise InputError(f"the shape of input {entry.name!r} must consist of sizes >= 0, got {shape!r}")
-        if max(numbers, default=0) >= 2**63 or min(numbers, default=0) < -(2**63):
-            raise SizeOverflowError(f"the shape of input {entry.name!r} does not fit 64 bits: {shape!r}")
-        return numbers
 
     def _describe(self, BoundShape bound, shapes):
         """Make a plan readable."""
@@ -412,12 +413,18 @@ cdef class PlannedMethod:
             self.last_bound.run_peak, self.last_bound.run_bound, self.last_bound.output_bytes, self.state_bytes,
             max(self.last_bound.scratch, default=0), self.binder.scratch.outside, self.last_plan_ns,
             bool(self.last_cached), self.last_bound.stage + 1, tuple(self.last_copies), self.last_bound.moved_bytes,
+            self.state_bytes_written,
         )
 
     @property
     def cached_plans(self):
         """Number of plans in the cache."""
         return len(self.cache)
+
+    @property
+    def state(self):
+        """The states of the method by name (States); shared with the program's methods that name the same buffers."""
+        return States(self.arena, self.held_states)
 
     def __reduce__(self):
         """Refuse pickling: a method is memory of this process."""

@@ -23,6 +23,9 @@ cdef extern from "plan_backend.h" namespace "etarena" nogil:
         size_t size
     cbool register_plan_backend() noexcept
 
+cdef extern from "kernels.h" namespace "etarena" nogil:
+    cbool register_cache_kernels() noexcept
+
 cdef extern from "told_numbers.h" namespace "etarena" nogil:
     cdef enum StopKind "etarena::StopKind":
         STOP_FAILED "etarena::StopKind::Failed"

@@ -17,6 +17,7 @@ from etarena._native cimport (
     STOP_FAILED,
     StopKind,
     c_registered_kernels,
+    register_cache_kernels,
     register_plan_backend,
     start_runtime,
 )
@@ -34,6 +35,8 @@ cdef enum:
 start_runtime()
 if not register_plan_backend():
     raise ImportError("ExecuTorch refused the backend EtarenaPlan: is another copy of etarena loaded?")
+if not register_cache_kernels():
+    raise ImportError("ExecuTorch refused the kernels of etarena's operators")
 
 
 cdef object failure_of(str action, Failure& failure, object labels=()):

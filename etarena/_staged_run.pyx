@@ -97,8 +97,8 @@ cdef class StagedRun:
         """Plan the stages of a run in program order in which data tells these numbers, by position of the symbol."""
         cdef vector[int64_t] numbers
         cdef vector[uint8_t] known
-        numbers.assign(max(self.binder.told.size(), 1), 0)
-        known.assign(max(self.binder.told.size(), 1), 0)
+        numbers.assign(self.binder.told.size() + 1, 0)  # never empty: its address is passed on
+        known.assign(self.binder.told.size() + 1, 0)
         stops = {}
         for entry in self.binder.section.discoveries:
             if entry.symbol in told and self.binder.told[entry.symbol]:

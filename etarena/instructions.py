@@ -23,12 +23,14 @@ from executorch.exir.schema import (
 from .allocator.errors import ExportError
 from .liveness import Step
 
-__all__ = ["read_steps"]
+__all__ = ["APPEND", "read_steps"]
 
 # Operators of the runtime itself, which torch does not know. Only the view makes tensors share memory.
 PRIM_VIEW = "executorch_prim::et_view"
 COPY = "aten::copy_"
 PRIM_NAMESPACE = "executorch_prim::"
+# The result of an append lies where the cache lies, though its schema calls it a tensor of its own.
+APPEND = "etarena::append"
 
 
 def read_steps(plan: ExecutionPlan) -> list[Step]:
@@ -99,6 +101,8 @@ def _tensors(arguments: list[int], plan: ExecutionPlan) -> tuple[int, ...]:
 def _aliases(name: str, overload: str, arguments: list[int], plan: ExecutionPlan) -> tuple[tuple[int, int], ...]:
     if name == PRIM_VIEW:
         return ((arguments[0], arguments[2]),)
+    if name == APPEND:
+        return ((arguments[0], arguments[-1]),)
     if name.startswith(PRIM_NAMESPACE):
         return ()
     return tuple(

@@ -11,6 +11,7 @@ from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.pass_base import ExportPass, NodeMetadata, PassBase, PassResult, ProxyValue
 from torch.fx import GraphModule, Node
 
+from .caches import CACHE_OPERATORS
 from .traced import fake_tensors
 
 __all__ = ["MatchDimOrders", "ReplaceMissingKernels"]
@@ -60,8 +61,9 @@ class MatchDimOrders(ExportPass):
 
     Kernels of pointwise operators take channels-last tensors if all operands are; a number or a vector of channels
     beside an image is refused. Many other kernels (``flip``, ``view_copy``) read a channels-last tensor as if it were
-    contiguous, silently. Copies between dim orders are left alone, and so are delegates. What control flow takes and
-    what its bodies return is in the default order, so that all branches and rounds agree.
+    contiguous, silently. Copies between dim orders are left alone, and so are delegates and what reads a growable cache
+    as it lies. What control flow takes and what its bodies return is in the default order, so that all branches and
+    rounds agree.
     """
 
     COPIES = frozenset(
@@ -69,6 +71,7 @@ class MatchDimOrders(ExportPass):
             exir_ops.edge.dim_order_ops._to_dim_order_copy.default,
             exir_ops.edge.dim_order_ops._clone_dim_order.default,
             torch.ops.aten.sym_size.int,
+            *CACHE_OPERATORS,
         }
     )
 
@@ -93,7 +96,8 @@ class MatchDimOrders(ExportPass):
             return super().call_operator(op, (target, source, *rest), kwargs, meta)
         orders = {_order(leaf.data) for leaf in pytree.tree_leaves((args, kwargs)) if _is_tensor(leaf)}
         is_pointwise = torch.Tag.pointwise in getattr(op, "tags", ())
-        if op not in self.COPIES and not (is_pointwise and len(orders) == 1):
+        is_known = len(orders) == 1 and _is_channels_last(next(iter(orders)))
+        if op not in self.COPIES and not (is_pointwise and is_known):
             args, kwargs = pytree.tree_map(self._in_default_order, (args, kwargs))
         return super().call_operator(op, args, kwargs, meta)
 
@@ -150,6 +154,11 @@ def _is_tensor(leaf: object) -> bool:
 
 def _order(value: torch.Tensor) -> tuple[int, ...]:
     return tuple(int(dim) for dim in value.dim_order())
+
+
+def _is_channels_last(order: tuple[int, ...]) -> bool:
+    """Whether kernels know the order; they know no others, such as that of a growable cache."""
+    return order in ((0, 2, 3, 1), tuple(range(len(order))))
 
 
 def _is_default_order(value: torch.Tensor) -> bool:

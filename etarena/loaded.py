@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .allocator.errors import PlanError
-from .dtypes import ITEM_BYTES
+from .state import State
 
 if TYPE_CHECKING:
     from ._runtime import NativeProgram
     from .allocator import plan
-    from .allocator.arena import Arena, Block
+    from .allocator.arena import Arena
 
 __all__ = ["LoadedProgram"]
 
@@ -26,6 +26,8 @@ class LoadedProgram:
         Where activations, results and state live.
     plan_cache
         Bytes that each method may keep of plans.
+    states
+        The states of the methods loaded so far, by name.
     anytime
         Whether plans that are used again are improved in the background.
     """
@@ -35,22 +37,23 @@ class LoadedProgram:
         self.arena = arena
         self.plan_cache = plan_cache
         self.anytime = anytime
-        self._states: dict[str, Block] = {}
+        self.states: dict[str, State] = {}
 
-    def state_block(self, section: plan.Method, state: plan.State) -> Block:
-        """Return the arena block of a mutable buffer, shared by the methods that name it, made with its start value."""
-        value = section.values[state.value]
-        nbytes = ITEM_BYTES[value.dtype]
-        for register in value.sizes:
-            if register < len(section.symbols):
-                raise PlanError(f"states[{state.name!r}].value: the size of a mutable buffer must be fixed")
-            nbytes *= section.size_code[register - len(section.symbols)].a
-        block = self._states.get(state.name)
-        if block is None:
-            block = self._states[state.name] = self.arena.alloc(nbytes)
-            memoryview(block).cast("B")[:] = bytes(state.initial) or bytes(nbytes)
-        if block.nbytes != nbytes:
-            raise PlanError(
-                f"states[{state.name!r}]: two methods disagree about its size: {block.nbytes}, {nbytes} bytes"
-            )
-        return block
+    def states_of(self, section: plan.Method) -> dict[str, State]:
+        """The states that a method uses by name, in its order; made with their start values when first asked for.
+
+        Raises
+        ------
+        PlanError
+            If the method disagrees with another one about a state.
+        """
+        found = {}
+        for state in section.states:
+            if state.name in self.states:
+                self.states[state.name].check_same(section, state)
+            else:
+                self.states[state.name] = State(self.arena, section, state)
+            found[state.name] = self.states[state.name]
+        if len(found) != len(section.states):
+            raise PlanError("states: two states have the same name")
+        return found

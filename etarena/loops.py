@@ -14,7 +14,7 @@ import torch
 import torch.utils._pytree as pytree
 from executorch.exir.emit._emitter import _AbstractValue, _Emitter
 from executorch.exir.schema import Bool, Double, EValue, Instruction, Int, JumpFalseCall, KernelCall, MoveCall
-from executorch.exir.tensor import TensorSpec, TensorShapeDynamism
+from executorch.exir.tensor import TensorSpec
 from torch.fx import GraphModule
 
 from .allocator.errors import ExportError
@@ -124,7 +124,7 @@ def _emit_while(
 
 
 def _tell(emitter: _Emitter, carried: Sequence[Value], seen: Sequence[Value], traced: Sequence[Any]) -> None:
-    """Move carried ints to where they are read, in one place, so that sizes that depend on them are known from there."""
+    """Move carried ints to where they are read, in one place, so that sizes which depend on them are known there."""
     for source, target, number in zip(carried, seen, traced, strict=True):
         if source.id != target.id:
             emitter.node.meta.setdefault(COUNTED, []).append((_position(emitter), target.id, number))
@@ -139,7 +139,7 @@ def _emit_rows(
     operands: Sequence[Value],
     results: Sequence[Value],
 ) -> None:
-    """Run `body` on one row of each of `rows` after another; `results` are what is carried, then the stacked results."""
+    """Run `body` on one row of each of `rows` after another; `results`: what is carried, then the stacked results."""
     carried, stacks = results[: len(start)], results[len(start) :]
     zero, one = _values(emitter, [0, 1])
     count, number = _values(emitter, [0, 0])

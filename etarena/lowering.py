@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping
 
-import torch
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.schema import Program, Tensor
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
 
 from .allocator import plan
 from .allocator.errors import ExportError
 from .body_results import CopySharedResults, PassOperands
+from .caches import ThreadCaches, check_chain
 from .capture import Capture
 from .conditions import conditions_of, limits_of
 from .constants import fold_permuted_constants
@@ -23,9 +22,11 @@ from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
 from .retrace import decomposed_bodies, keeping_symbols, separate_operands
 from .section import build_section
+from .states import find_states
 from .traced import input_sizes
 from .unbacked import OutVariants, RecordAsserts
 from .unplanned import LeaveUnplanned, NamedSizes, PlaceholderShapes
+from .write_backs import copy_foreign_results
 
 __all__ = ["lower"]
 
@@ -69,14 +70,22 @@ def _lower(
         partitioner=partitioners,
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
-    states = _states({name: edge.exported_program(name) for name in captures})
+    states = find_states({name: edge.exported_program(name) for name in captures})
     for name in captures:
-        fold_permuted_constants(edge.exported_program(name), states)
+        fold_permuted_constants(edge.exported_program(name), states.start)
+        copy_foreign_results(edge.exported_program(name))
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
-        passes=[ReplaceMissingKernels(), MatchDimOrders(), PassOperands(), CopySharedResults(), RecordAsserts()],
+        passes=[
+            ThreadCaches(),
+            ReplaceMissingKernels(),
+            MatchDimOrders(),
+            PassOperands(),
+            CopySharedResults(),
+            RecordAsserts(),
+        ],
         to_out_var_pass=OutVariants(),
-        memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states)) for name in captures},
+        memory_planning_pass={name: LeaveUnplanned(sizes[name], frozenset(states.start)) for name in captures},
         sym_shape_eval_pass=dict.fromkeys(captures, PlaceholderShapes()),
         emit_mutable_buffer_names=True,
     )
@@ -89,6 +98,7 @@ def _lower(
         capture = captures[emitted.name]
         lowered = manager.exported_program(emitted.name)
         _check_symbols_survived(capture, lowered, emitted.name)
+        check_chain(lowered, emitted.name)
         conditions[emitted.name].update(conditions_of(lowered, capture.ranges))  # lowering may have asked for more
         told = renamed_conditions(lowered.graph_module)
         conditions[emitted.name].update(told)
@@ -96,41 +106,6 @@ def _lower(
         kept, capture.ranges = limits_of(conditions[emitted.name], ranges)
         sections[emitted.name] = build_section(emitted, lowered, capture, sizes[emitted.name], kept, states)
     return finished_file(manager, config, sections), sections
-
-
-def _states(programs: Mapping[str, ExportedProgram]) -> dict[str, torch.Tensor]:
-    """Start values of the buffers that any method mutates.
-
-    Raises
-    ------
-    ExportError
-        If two methods have different buffers under one name.
-    """
-    mutated = {
-        spec.target
-        for program in programs.values()
-        for spec in program.graph_signature.output_specs
-        if spec.kind is OutputKind.BUFFER_MUTATION
-    }
-    states: dict[str, torch.Tensor] = {}
-    for method, program in programs.items():
-        for spec in program.graph_signature.input_specs:
-            if spec.kind is not InputKind.BUFFER or spec.target not in mutated:
-                continue
-            tensor = _buffer(program, spec.target)
-            known = states.setdefault(spec.target, tensor)
-            if (known.shape, known.dtype) != (tensor.shape, tensor.dtype):
-                raise ExportError(
-                    f"method {method!r} has buffer {spec.target!r} as {tensor.dtype}{list(tensor.shape)}, another "
-                    f"method as {known.dtype}{list(known.shape)}; buffers with one name are one state: rename one"
-                )
-    return states
-
-
-def _buffer(program: ExportedProgram, name: str) -> torch.Tensor:
-    if name in program.state_dict:
-        return program.state_dict[name]
-    return program.constants[name]
 
 
 def _drop_allocations(program: Program) -> None:

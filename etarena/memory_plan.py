@@ -94,7 +94,7 @@ class RunStats:
     output_bytes
         Bytes of the results.
     state_bytes
-        Bytes of the mutable buffers.
+        Bytes of the mutable buffers after the run, growable caches at their length then.
     delegate_scratch_bytes
         Largest scratch memory of one call of a delegate, which is a buffer of the plan.
     scratch_outside_arena
@@ -109,6 +109,9 @@ class RunStats:
         Every copy of tensor data that was made, with its cause.
     moved_bytes
         Bytes of activations that changed places inside the arena when the run was planned again.
+    state_bytes_written
+        Bytes that the run wrote into states and mutated inputs: all of a fixed buffer that it changes, of a growable
+        cache the new entries.
     """
 
     arena_bytes: int
@@ -122,6 +125,7 @@ class RunStats:
     stages: int
     copies: tuple[Copy, ...] = field(default=())
     moved_bytes: int = 0
+    state_bytes_written: int = 0
 
     @property
     def bytes_copied(self) -> int:

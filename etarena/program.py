@@ -12,6 +12,7 @@ from .allocator.arena import Arena
 from .allocator.errors import Error, InputError, InputTypeError, PlanError
 from .libraries import load_libraries
 from .loaded import LoadedProgram
+from .state import States
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -153,6 +154,17 @@ class Program:
         if name not in self._methods:
             self._methods[name] = self._load_method(name)
         return self._methods[name]
+
+    @property
+    def state(self) -> States:
+        """The states of all methods by name: the mutable buffers of the model. Loads every method."""
+        for name in self.method_names:
+            self.method(name)
+        return States(self.arena, self._loaded.states)
+
+    def reset(self) -> None:
+        """Give every state its start value."""
+        self.state.reset()
 
     def _load_method(self, name: str) -> Method:
         if PLAN_BACKEND in self._loaded.native.describe(name)[1]:

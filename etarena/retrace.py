@@ -22,8 +22,6 @@ from torch.fx import GraphModule
 
 from .loops import CONTROL_FLOW
 
-from .traced import expression
-
 __all__ = ["decomposed_bodies", "keeping_symbols", "separate_operands"]
 
 PassBase: TypeAlias = _ExportPassBase | TorchPassBase
@@ -53,9 +51,9 @@ def keeping_symbols() -> Iterator[None]:
 def decomposed_bodies(program: ExportedProgram) -> ExportedProgram:
     """`program` with the bodies of its control flow in core operators.
 
-    Partitioners ask for operators to be kept for them (``linear``) and do not look into bodies: there nobody takes them.
-    They give a parameter with several users a duplicate for each, except where it is an operand of control flow: a copy
-    is put in between, which `body_results` takes out again.
+    Partitioners ask for operators to be kept for them (``linear``) and do not look into bodies: there nobody takes
+    them. They give a parameter with several users a duplicate for each, except where it is an operand of control flow:
+    a copy is put in between, which `body_results` takes out again.
     """
     targets = {node.target for node in program.graph.nodes}
     if not targets & CONTROL_FLOW:
@@ -72,12 +70,17 @@ def decomposed_bodies(program: ExportedProgram) -> ExportedProgram:
 
 
 def separate_operands(program: ExportedProgram) -> None:
-    """Copy, in place, what control flow takes twice: torch takes that for a body that returns what it is given."""
+    """Copy, in place, what control flow takes twice and what a body returns as it got it: torch lowers neither."""
     for module in program.graph_module.modules():
         for node in list(module.graph.nodes) if isinstance(module, GraphModule) else ():
             if node.target in CONTROL_FLOW:
                 seen: set[torch.fx.Node] = set()
                 node.args = pytree.tree_map_only(torch.fx.Node, partial(_second_copied, node, seen), node.args)
+                for body in node.all_input_nodes:
+                    if body.op == "get_attr" and isinstance(getattr(module, body.target), GraphModule):
+                        output = getattr(module, body.target).graph.output_node()
+                        copied = partial(_copied_operand, output)
+                        output.args = pytree.tree_map_only(torch.fx.Node, copied, output.args)
         if isinstance(module, GraphModule):
             module.recompile()
 

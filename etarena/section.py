@@ -1,7 +1,7 @@
 """The plan section of one emitted method: values with storages and lifetimes, symbols, inputs, outputs, state."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sympy
 import torch
@@ -19,10 +19,12 @@ from .dtypes import ITEM_BYTES
 from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
 from .order import example_sizes, preferred_order
+from .states import States, tell_lengths
 from .symbols import InputSize, Registers, bind_symbols, name_symbols
 from .traced import Size, expression, user_input_names
 from .unbacked import is_unbacked
 from .unplanned import NamedSizes
+from .write_backs import last_appends, take_write_backs
 
 __all__ = ["build_section"]
 
@@ -36,11 +38,12 @@ class _Emitted:
     plan: ExecutionPlan
     program: ExportedProgram
     sizes: NamedSizes
-    steps: list[Step]
     tensors: dict[int, Tensor]
     buffers: dict[int, str]
     constants: dict[int, str]
     telling: TellingNodes
+    steps: list[Step] = field(default_factory=list)
+    results: dict[int, int] = field(default_factory=dict)  # what states and inputs are after the run
 
     def expressions(self, index: int) -> list[Size]:
         """Sizes of a tensor with symbols."""
@@ -71,7 +74,7 @@ def build_section(
     capture: Capture,
     sizes: NamedSizes,
     conditions: Mapping[sympy.Basic, str],
-    states: Mapping[str, torch.Tensor],
+    states: States,
 ) -> plan.Method:
     """Describe one method to the run-time planner.
 
@@ -87,8 +90,8 @@ def build_section(
         Symbolic sizes by tensor name.
     conditions : mapping of sympy.Basic to str
         What must be true of the sizes, and the words for it.
-    states : mapping of str to torch.Tensor
-        Start values of the mutable buffers of the whole program.
+    states : States
+        The mutable buffers of the whole program.
 
     Raises
     ------
@@ -98,11 +101,12 @@ def build_section(
     method = _read(emitted, program, sizes, states)
     outputs = [index for index in emitted.outputs if index in method.tensors]
     fixed = {*emitted.inputs, *method.buffers, *method.constants} & set(method.tensors)
+    returned = [*outputs, *method.results.values()]
     method.telling.read(upper_bounds(conditions, capture.ranges))
     told = method.telling.found
     stops = _stops(method, conditions)
-    lifetimes = _analyse(method, outputs, fixed, stops)
-    listed = _listed(method, lifetimes, outputs, fixed, {entry.value for entry in told if entry.value >= 0})
+    lifetimes = _analyse(method, returned, fixed, stops)
+    listed = _listed(method, lifetimes, returned, fixed, {entry.value for entry in told if entry.value >= 0})
 
     symbols = _symbols(method, listed, conditions, capture.ranges)
     registers = Registers(symbols)
@@ -125,6 +129,11 @@ def build_section(
     registers.compile()
 
     position = {index: i for i, index in enumerate(listed)}
+    held = [index for index in method.buffers if index in position]
+    grown = [(states.growth.get(method.buffers[i]), method.expressions(i)) for i in held]
+    lengths = tell_lengths(symbols, input_sizes, grown)
+    sizes_of = [(method.buffers.get(lifetimes.owner[i], ""), method.expressions(i)) for i in listed]
+    states.refuse_told_entries(emitted.name, sizes_of, {symbols[entry.symbol] for entry in lengths})
     numbers = {entry.symbol for entry in told if entry.teller is plan.Teller.SCALAR}
     names = name_symbols(symbols, capture.names)
     section = plan.Method(
@@ -135,19 +144,19 @@ def build_section(
             plan.Symbol(name, *capture.ranges.get(symbol, (-INT64_MAX if symbol in numbers else 0, INT64_MAX)))
             for symbol, name in zip(symbols, names, strict=True)
         ],
-        bindings=bind_symbols(symbols, input_sizes, {entry.symbol for entry in told}),
+        bindings=bind_symbols(
+            symbols, input_sizes, {entry.symbol for entry in told} | {symbols[entry.symbol] for entry in lengths}
+        ),
         size_code=registers.code,
         guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in kept],
         values=[_describe(method, index, lifetimes, position, outputs, registers) for index in listed],
         inputs=_inputs(method, position, symbols, list(capture.input_sizes)),
         outputs=_outputs(method, position, results, registers),
         states=[
-            plan.State(name, position[index], start_value(states[name]))
-            for index, name in method.buffers.items()
-            if index in position
+            states.describe(method.buffers[i], position[i], position.get(method.results.get(i, -1), -1)) for i in held
         ],
         delegates=_delegates(emitted),
-        discoveries=[_discovery(entry, position, symbols, registers, method) for entry in told],
+        discoveries=[*lengths, *(_discovery(entry, position, symbols, registers, method) for entry in told)],
     )
     examples = example_sizes(capture.program, symbols)
     if examples is not None:
@@ -155,18 +164,7 @@ def build_section(
     return section
 
 
-def start_value(tensor: torch.Tensor) -> bytes:
-    """Bytes of a tensor in its own layout; empty if they are all zero."""
-    tensor = tensor.detach().cpu()
-    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous():
-        tensor = tensor.permute(0, 2, 3, 1)
-    flat = tensor.contiguous().reshape(-1).view(torch.uint8)
-    return flat.numpy().tobytes() if flat.any() else b""
-
-
-def _read(
-    emitted: ExecutionPlan, program: ExportedProgram, sizes: NamedSizes, states: Mapping[str, torch.Tensor]
-) -> _Emitted:
+def _read(emitted: ExecutionPlan, program: ExportedProgram, sizes: NamedSizes, states: States) -> _Emitted:
     tensors = {index: value.val for index, value in enumerate(emitted.values) if isinstance(value.val, Tensor)}
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     signature = program.graph_signature
@@ -176,7 +174,7 @@ def _read(
         **signature.inputs_to_lifted_tensor_constants,
     }
     fqns = {index: lifted[node.target] for index, node in enumerate(placeholders) if node.target in lifted}
-    buffers = {index: fqn for index, fqn in fqns.items() if fqn in states and tensors[index].data_buffer_idx == 0}
+    buffers = {index: fqn for index, fqn in fqns.items() if fqn in states.start and tensors[index].data_buffer_idx == 0}
     constants = {
         index: fqns.get(index, f"constant_{index}")
         for index, tensor in tensors.items()
@@ -187,8 +185,13 @@ def _read(
         for index, tensor in tensors.items()
         if tensor.extra_tensor_info is not None and tensor.extra_tensor_info.fully_qualified_name
     }
+    states.lay_out({name: tensors[index] for index, name in buffers.items()})
     telling = TellingNodes(emitted, program.graph_module, named)
-    return _Emitted(emitted, program, sizes, read_steps(emitted), tensors, buffers, constants, telling)
+    method = _Emitted(emitted, program, sizes, tensors, buffers, constants, telling)
+    method.results = take_write_backs(emitted, {*buffers, *emitted.inputs}, method.expressions)
+    method.results.update(last_appends(emitted, buffers))
+    method.steps = read_steps(emitted)
+    return method
 
 
 def _stops(method: _Emitted, conditions: Mapping[sympy.Basic, str]) -> set[int]:
@@ -350,7 +353,8 @@ def _inputs(
         raise ExportError(f"{len(names)} inputs were exported, {len(method.plan.inputs)} were emitted")
     inputs = []
     for index, node, name in zip(method.plan.inputs, nodes, names, strict=True):
-        item = plan.Input(index, name, mutated=node.name in mutated)
+        result = position.get(method.results.get(index, -1), -1)
+        item = plan.Input(index, name, mutated=node.name in mutated, result=result)
         _describe_input(item, method.plan.values[index].val, _value(node), position, symbols)
         inputs.append(item)
     return inputs

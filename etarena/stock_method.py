@@ -16,6 +16,7 @@ from .allocator.errors import Error, InputError, InputTypeError, ShapeError
 from .copies import Copy, allow_copy
 from .dtypes import ITEM_BYTES, dtype_name
 from .memory_plan import RunStats
+from .state import States
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +77,11 @@ class StockMethod:
             return None
         dtype, sizes, order, dynamism, _, _ = found
         return _TensorInput(dtype, sizes, order, dynamism == _STATIC)
+
+    @property
+    def state(self) -> States:
+        """No states: what a stock file mutates lies in its planned memory."""
+        return States(self.arena, {})
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """Run the method on positional inputs."""

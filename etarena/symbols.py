@@ -25,9 +25,9 @@ class InputSize:
 def bind_symbols(
     symbols: Sequence[sympy.Symbol], sizes: Iterable[InputSize], told: Collection[sympy.Symbol] = ()
 ) -> list[plan.Binding]:
-    """For every symbol that data does not tell, the simplest input size that determines it.
+    """For every symbol, the simplest input size that determines it: the symbol itself, or ``scale * symbol + offset``.
 
-    That is the symbol itself, or ``scale * symbol + offset``.
+    Symbols in `told` become known in another way, and get no binding.
 
     Raises
     ------

@@ -57,7 +57,7 @@ class PlaceholderShapes(PassBase):
                 if isinstance(node.meta.get("spec"), _ViewSpec):
                     node.meta["spec"] = self._own_spec(node.meta["spec"], node.meta["val"])
                 for value, spec in specs_of(node):
-                    if not spec.const:
+                    if not (spec.const and all(isinstance(size, int) for size in value.shape)):
                         self._place(value, spec)
                 if node.op == "placeholder" and "spec" in node.meta:
                     self._number_input(node)

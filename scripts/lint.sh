@@ -18,9 +18,9 @@ tracked() {
 }
 
 mapfile -t cython < <(tracked '*.pyx' '*.pxd')
-mapfile -t native < <(tracked '*.h' '*.c')
+mapfile -t native < <(tracked '*.h' '*.c' '*.cpp')
 mapfile -t shell < <(tracked '*.sh' '.ci/run')
-mapfile -t stubs < <(tracked 'allocator/*.pyi' 'etarena/*.pyi')
+mapfile -t stubs < <(tracked 'allocator/*.pyi' 'device/*.pyi' 'delegates/*.pyi' 'etarena/*.pyi')
 
 # Modules whose hand-written stub is compared with what the compiler made.
 compiled=()

@@ -1,7 +1,10 @@
+from typing_extensions import disjoint_base
+
 from etarena.delegates.contract import ScratchUser
 
 __all__ = ["Runtime", "begin_capture", "end_capture", "is_active"]
 
+@disjoint_base
 class Runtime(ScratchUser): ...
 
 def is_active() -> bool: ...

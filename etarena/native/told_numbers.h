@@ -14,8 +14,8 @@ using executorch::runtime::etensor::Tensor;
 
 enum class Teller : int32_t { CountNonzero = 0, Scalar = 1, Size = 2, Forget = 3 };
 
-// One discovery of the plan section; `told number = scale * symbol + offset`. Forget: what a loop told in its last round
-// no longer holds.
+// One discovery of the plan section; `told number = scale * symbol + offset`. Forget: what a loop told in its last
+// round no longer holds.
 struct Probe {
   int32_t teller;
   int32_t symbol;

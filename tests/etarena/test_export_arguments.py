@@ -128,10 +128,13 @@ def test_a_number_from_data_that_is_no_size_is_fine():
     torch.testing.assert_close(method(X)[0], model(X))
 
 
-def test_a_branch_that_returns_its_operand_gets_a_clear_message():
+def test_case_4_a_branch_that_returns_its_operand_returns_a_copy():
     model = Lambda(lambda x: torch.cond(x.sum() > 0, lambda v: v, lambda v: v * 2, (x,)))
-    with pytest.raises(etarena.ExportError, match="clone"):
-        etarena.export(model, (X,))
+    method = etarena.load(etarena.export(model, (X,)).buffer, etarena.Arena(1 << 34)).method()
+    for x, expected in ((X.abs() + 1, X.abs() + 1), (-X.abs() - 1, -2 * X.abs() - 2)):
+        (result,) = method(x)
+        x.zero_()
+        torch.testing.assert_close(result, expected)
 
 
 def test_save_writes_the_file_in_one_piece_with_ordinary_permissions(tmp_path):

@@ -1,4 +1,4 @@
-"""Loops in which data tells sizes, another in every round: counts of non-zero elements, and ints that a loop carries."""
+"""Loops in which data tells sizes, another in every round: counts of non-zero elements, ints that a loop carries."""
 
 import pytest
 import torch

@@ -1,0 +1,19 @@
+// Kernels of etarena's own operators, for ExecuTorch's kernel registry.
+#pragma once
+
+#include <executorch/runtime/kernel/kernel_includes.h>
+
+namespace etarena {
+
+using Stack = executorch::runtime::Span<executorch::runtime::EValue*>;
+
+// etarena::append.out(cache, new, dim, past, window, out): `out` lies where `cache` lies; only the new rows are
+// written.
+void append_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);
+// etarena::attention.out(query, key, value, mask, causal, scale, window, out)
+void attention_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);
+
+// Registers both, once per process. False if ExecuTorch refuses.
+bool register_cache_kernels() noexcept;
+
+}  // namespace etarena
