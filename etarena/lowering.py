@@ -1,7 +1,7 @@
 """From captured methods to the finished file: edge dialect, delegates, emission without memory, plan sections."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import Partitioner
@@ -15,7 +15,6 @@ from .caches import ThreadCaches, check_chain
 from .capture import Capture
 from .conditions import conditions_of, limits_of
 from .constants import fold_permuted_constants
-from .delegates.xnnpack.partition import prepared
 from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
 from .empty_results import AllowNoElements
@@ -74,14 +73,18 @@ def _lower(
     for capture in captures.values():
         separate_operands(capture.program)
     conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
-    passes, partitioners = prepared(partitioners)
+    passes: dict[str, list[Any]] = {}
+    if any(partitioners.values()):
+        from .delegates.xnnpack.partition import prepared  # it imports XNNPACK's partitioner
+
+        passes, partitioners = prepared(partitioners)
     edge = to_edge_transform_and_lower(
         {
             name: decomposed_bodies(capture.program) if partitioners[name] else capture.program
             for name, capture in captures.items()
         },
         transform_passes=passes or None,
-        partitioner=partitioners,
+        partitioner=dict(partitioners),
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
     if watch is not None:
