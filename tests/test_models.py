@@ -134,12 +134,12 @@ def test_rows_are_kept_by_model(tmp_path: Path) -> None:
 
 def test_the_section_has_what_runs_and_what_does_not() -> None:
     rows = [
-        Row("clip", "picture and text", 7, 6, 1e-6, 1.25, 3.21),
+        Row("clip", "picture and text", 7, 6, 1e-6, 1.25, 40, 3.21),
         Row("dlrm", "recommender", failure="ExportError: a | b"),
     ]
     text = section(rows)
     assert text.startswith("## Every model\n")
     assert "1 of 2 models of 2 families run." in text
-    assert "| clip | picture and text | 7 | 6 | 1.0e-06 | 1.2500 | 3.2 |" in text
+    assert "| clip | picture and text | 7 | 6 | 1.0e-06 | 1.2500 | 40 | 3.2 |" in text
     assert "| dlrm | recommender | ExportError: a / b |" in text
     assert "These do not run" not in section(rows[:1])
