@@ -89,8 +89,8 @@ def new_shape(found: list[Entry], planner: list[Entry]) -> Iterator[str]:
         yield "## A new shape"
         yield (
             "Time a run spends on planning when its shape is new: sizes, bytes, offsets.\n"
-            "Target: at most 1 ms, and 1 us a buffer for the planner. With XNNPACK most of it is XNNPACK's own reshape,\n"
-            "which tells what scratch it needs and which the run then does not do again."
+            "Target: at most 1 ms, and 1 us a buffer for the planner. With XNNPACK most of it is XNNPACK's own\n"
+            "reshape, which tells what scratch it needs and which the run then does not do again."
         )
         heads = (
             "model",
