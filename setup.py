@@ -16,6 +16,8 @@ from setuptools import Extension, find_packages, setup
 ROOT = Path(__file__).resolve().parent
 SUBPACKAGES = ("allocator", "device", "delegates")
 EXECUTORCH = "executorch==1.5.1"
+INCLUDE = "device/include"  # the C interface, which is installed with the package
+ABI_HEADER = f"{INCLUDE}/etarena.h"
 LINKED = "_runtime"  # the only module that links against libexecutorch.so: its registries must have one owner
 # No debug information: it is most of a module's size and holds the path of the build folder.
 COMMON_FLAGS = ["-O2", "-g0", "-Wall", "-Wextra", "-Wundef"]
@@ -82,20 +84,19 @@ def allocator_extensions() -> list[Extension]:
     ]
 
 
-def delegate_extensions() -> list[Extension]:
-    """The floor of the delegates: each module with the C++ sources in the folder ``native`` beside it."""
-    folder = ROOT / "delegates"
+def middle_extensions(folder: str) -> list[Extension]:
+    """The floors of devices and delegates: each module with the C++ sources in the folder ``native`` beside it."""
     return [
         Extension(
             ".".join(["etarena", *source.relative_to(ROOT).with_suffix("").parts]),
             [str(path.relative_to(ROOT)) for path in (source, *sorted(source.parent.glob("native/*.cpp")))],
             language="c++",
-            include_dirs=[str((source.parent / "native").relative_to(ROOT))],
+            include_dirs=[str((source.parent / "native").relative_to(ROOT)), INCLUDE],
             define_macros=DEBUG_MACROS,
-            depends=[str(path.relative_to(ROOT)) for path in sorted(source.parent.glob("native/*"))],
+            depends=[str(path.relative_to(ROOT)) for path in sorted(source.parent.glob("native/*"))] + [ABI_HEADER],
             extra_compile_args=CXX_FLAGS,
         )
-        for source in sorted(folder.rglob("*.pyx"))
+        for source in sorted((ROOT / folder).rglob("*.pyx"))
     ]
 
 
@@ -112,11 +113,14 @@ def runtime_extensions() -> list[Extension]:
             f"etarena.{source.stem}",
             [f"etarena/{source.name}", *(kernels if source.stem == LINKED else [])],
             language="c++",
-            include_dirs=["etarena/native", "allocator/native"],
+            include_dirs=["etarena/native", "allocator/native", INCLUDE],
             define_macros=[*DEBUG_MACROS, ("C10_USING_CUSTOM_GENERATED_MACROS", None)],
             library_dirs=[str(root / "lib")],
             libraries=["executorch"] if source.stem == LINKED else [],
-            depends=[str(header.relative_to(ROOT)) for header in (ROOT / "etarena" / "native").glob("*.h")],
+            depends=[
+                ABI_HEADER,
+                *(str(header.relative_to(ROOT)) for header in (ROOT / "etarena" / "native").glob("*.h")),
+            ],
             # Not ours to keep free of warnings: system headers.
             extra_compile_args=[
                 *CXX_FLAGS,
@@ -129,7 +133,12 @@ def runtime_extensions() -> list[Extension]:
 
 
 PACKAGES = package_folders()
-EXTENSIONS = [*allocator_extensions(), *delegate_extensions(), *runtime_extensions()]
+EXTENSIONS = [
+    *allocator_extensions(),
+    *middle_extensions("device"),
+    *middle_extensions("delegates"),
+    *runtime_extensions(),
+]
 stage_cimport_tree()
 setup(
     packages=sorted(PACKAGES),
