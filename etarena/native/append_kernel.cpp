@@ -84,8 +84,9 @@ bool register_cache_kernels() noexcept {
       if (std::strcmp(known.name_, "etarena::append.out") == 0) return true;  // asking for one by name prints an error
     }
     static const Kernel kernels[] = {Kernel("etarena::append.out", append_out),
-                                     Kernel("etarena::attention.out", attention_out)};
-    return executorch::runtime::register_kernels({kernels, 2}) == Error::Ok;
+                                     Kernel("etarena::attention.out", attention_out),
+                                     Kernel("etarena::to_device.out", to_device_out)};
+    return executorch::runtime::register_kernels({kernels, 3}) == Error::Ok;
   }();
   return done;
 }

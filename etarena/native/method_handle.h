@@ -18,6 +18,7 @@
 #include "runtime_guard.h"
 #include "tensor_view.h"
 #include "told_numbers.h"
+#include "transfers.h"
 
 namespace etarena {
 
@@ -161,7 +162,23 @@ class MethodHandle {
 
   bool execute(Failure* failure) {
     undo_moves();
+    const CountingTransfers counting(begin_transfers());
     return guarded(failure, [&] { return method_->execute(); });
+  }
+
+  // Copies between devices: who makes them, whether the first is to fail, and those of the last run.
+  TransferLedger& transfers() { return transfers_; }
+  // Position of an attached value by its tensor; -1 for one that is not attached.
+  int slot_of(const void* impl) const {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].impl == impl) return static_cast<int>(i);
+    }
+    return -1;
+  }
+  // The device that an attached value is on; what reads its memory must know.
+  void set_device(size_t slot, int type, int index) {
+    slots_[slot].device = executorch::runtime::etensor::Device(
+        static_cast<executorch::runtime::etensor::DeviceType>(type), static_cast<int8_t>(index));
   }
 
   // Numbers that data tells, for runs in stages; slots and symbols were checked.
@@ -173,6 +190,7 @@ class MethodHandle {
 
   void begin_stages() {
     undo_moves();
+    begin_transfers();
     told_.reset();
     asked_before_ = false;
     steps_ = 0;
@@ -181,6 +199,7 @@ class MethodHandle {
   // Runs on until data tells a symbol another number than it had, or to the end.
   StopKind run_to_stop(Stop* stop, Failure* failure) {
     StopKind kind = StopKind::Failed;
+    const CountingTransfers counting(&transfers_);
     const bool ok = guarded(failure, [&] {
       while (true) {
         const size_t at = next_instruction(*method_);
@@ -260,6 +279,12 @@ class MethodHandle {
     executorch::runtime::etensor::Device device;
   };
 
+  TransferLedger* begin_transfers() {
+    transfers_.made.clear();
+    transfers_.refused = false;
+    return &transfers_;
+  }
+
   // A MoveCall makes a value point at another one's tensor: undo that before every run.
   void undo_moves() {
     for (Slot& slot : slots_) {
@@ -310,6 +335,7 @@ class MethodHandle {
   executorch::runtime::MemoryManager memory_;
   std::optional<Method> method_;
   std::vector<Slot> slots_;
+  TransferLedger transfers_;
   ToldSymbols told_;
   bool asked_before_ = false;  // of the next instruction
   uint64_t steps_ = 0;         // of the run in progress
