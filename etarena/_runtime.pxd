@@ -7,6 +7,8 @@ from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
+from etarena.device.abi cimport etarena_device_allocator
+
 
 cdef extern from "tensor_view.h" namespace "etarena" nogil:
     cdef struct TensorView:
@@ -18,6 +20,8 @@ cdef extern from "tensor_view.h" namespace "etarena" nogil:
         int32_t dtype
         int32_t dynamism
         size_t nbytes
+        int32_t device_type
+        int32_t device_index
 
 
 cdef extern from "told_numbers.h" namespace "etarena" nogil:
@@ -51,6 +55,10 @@ cdef class NativeMethod:
     cdef void* c_obj                      # etarena::MethodHandle*
     cdef readonly bint poisoned           # a hard failure went through the runtime: never run or destroy it again
 
+    cdef void set_device(self, size_t slot, int type, int index) noexcept
+    cdef int use_allocators(self, const vector[const etarena_device_allocator*]& tables, bint refuse) except -1
+    cdef list transfers(self)
+    cdef bint transfer_refused(self) noexcept
     cdef int attach(self, const int32_t* indices, const int32_t* ranks, const int32_t* dtypes, int count) except -1
     cdef void rebind(self, const int32_t* sizes, char** addresses) noexcept
     cdef void set_address(self, int slot, void* address) noexcept

@@ -29,6 +29,8 @@ using executorch::runtime::etensor::TensorImpl;
 // What a file says of one method before it is loaded.
 struct MethodDescription {
   std::vector<int64_t> planned_bytes;  // sizes of the buffers planned ahead of time; empty when planned at run time
+  std::vector<int32_t> planned_types;  // of the device that each is on
+  std::vector<int32_t> planned_indices;
   std::vector<std::string> backends;
   size_t instructions = 0;
 };
@@ -69,8 +71,9 @@ class ProgramHandle {
         auto bytes = meta->memory_planned_buffer_size(i);
         auto device = meta->memory_planned_buffer_device(i);
         if (!bytes.ok() || !device.ok()) return Error::InvalidProgram;
-        if (device->type() != executorch::runtime::etensor::DeviceType::CPU) return Error::NotSupported;
         out->planned_bytes.push_back(*bytes);
+        out->planned_types.push_back(static_cast<int32_t>(device->type()));
+        out->planned_indices.push_back(static_cast<int32_t>(device->index()));
       }
       for (size_t i = 0; i < meta->num_backends(); ++i) {
         auto backend = meta->get_backend_name(i);
@@ -89,11 +92,14 @@ class ProgramHandle {
 class MethodHandle {
  public:
   using Buffers = std::vector<executorch::runtime::Span<uint8_t>>;
+  using Devices = std::vector<executorch::runtime::etensor::Device>;
 
-  // `buffers` is the memory planned ahead of time that the file asks for (none for methods planned at run time).
-  explicit MethodHandle(Buffers buffers)
+  // `buffers` is the memory planned ahead of time that the file asks for (none for methods planned at run time), and
+  // `devices` says where each is.
+  MethodHandle(Buffers buffers, Devices devices)
       : buffers_(std::move(buffers)),
-        planned_memory_({buffers_.data(), buffers_.size()}),
+        devices_(std::move(devices)),
+        planned_memory_({buffers_.data(), buffers_.size()}, {devices_.data(), devices_.size()}),
         memory_(&method_memory_, &planned_memory_, &temporary_memory_) {}
 
   bool load(ProgramHandle& program, const char* name, PlanPayload* payload, Failure* failure) {
@@ -259,7 +265,9 @@ class MethodHandle {
                       static_cast<int32_t>(impl->dim()),
                       static_cast<int32_t>(impl->scalar_type()),
                       static_cast<int32_t>(impl->shape_dynamism()),
-                      impl->nbytes()};
+                      impl->nbytes(),
+                      static_cast<int32_t>(impl->device_type()),
+                      static_cast<int32_t>(impl->device_index())};
     return true;
   }
   int64_t int_value(size_t value) { return mutable_value(*method_, value).payload.copyable_union.as_int; }
@@ -329,6 +337,7 @@ class MethodHandle {
   }
 
   Buffers buffers_;
+  Devices devices_;
   executorch::extension::MallocMemoryAllocator method_memory_;
   executorch::extension::MallocMemoryAllocator temporary_memory_;
   executorch::runtime::HierarchicalAllocator planned_memory_;
