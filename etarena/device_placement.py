@@ -208,7 +208,7 @@ class _Placer:
     def _refuse(self, source: Node, here: Device, device: Device, what: str) -> None:
         if self.placement.copies == "error":
             raise ExportError(
-                f"method {self.method!r}: value {source.name!r} is on {here}, {what} needs it on {device}: a copy "
+                f"method {self.method!r}: value {source.name!r}{_origin(source)} is on {here}, {what} needs it on {device}: a copy "
                 "between devices is needed. Move the operator to a delegate of that device, or export with "
                 "copies='insert'"
             )
@@ -225,4 +225,14 @@ class _Placer:
         if node.target is executorch_call_delegate:
             backend = getattr(module, str(node.args[0].target)).backend_id
             return f"delegate {backend!r} ({node.name})"
-        return f"operator {node.target} ({node.name}), which runs on the CPU,"
+        schema = getattr(node.target, "_schema", None)
+        operator_name = schema.name if schema is not None else str(node.target)
+        return f"operator {operator_name} ({node.name}), which runs on the CPU,"
+
+
+def _origin(source: Node) -> str:
+    """Which delegate made a value, for messages: its node's name says nothing."""
+    if source.target is not operator.getitem or source.args[0].target is not executorch_call_delegate:
+        return ""
+    lowered = getattr(source.graph.owning_module, str(source.args[0].args[0].target))
+    return f" (result {source.args[1]} of delegate {lowered.backend_id!r})"
