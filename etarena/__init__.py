@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         SizeOverflowError,
     )
     from .copies import CopyRefusedError, zero_copy
+    from .delegate_registry import get_include, register_delegate, unregister_delegate
+    from .delegates.delegate import Delegate, Requirement
     from .explanation import Explanation, explain
     from .exporter import ExportedModel, export
     from .memory_plan import MemoryPlan, RunStats
@@ -35,6 +37,7 @@ __all__ = [
     "Arena",
     "ArenaFullError",
     "CopyRefusedError",
+    "Delegate",
     "Error",
     "Explanation",
     "ExportError",
@@ -45,6 +48,7 @@ __all__ = [
     "Method",
     "PlanError",
     "Program",
+    "Requirement",
     "RunStats",
     "RuntimeFailure",
     "ShapeError",
@@ -53,7 +57,10 @@ __all__ = [
     "allocator",
     "explain",
     "export",
+    "get_include",
     "load",
+    "register_delegate",
+    "unregister_delegate",
     "zero_copy",
 ]
 
@@ -71,6 +78,8 @@ _MODULES = {
         "SizeOverflowError",
     ],
     ".copies": ["CopyRefusedError", "zero_copy"],
+    ".delegate_registry": ["get_include", "register_delegate", "unregister_delegate"],
+    ".delegates.delegate": ["Delegate", "Requirement"],
     ".explanation": ["Explanation", "explain"],
     ".exporter": ["ExportedModel", "export"],
     ".memory_plan": ["MemoryPlan", "RunStats"],

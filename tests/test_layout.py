@@ -22,6 +22,7 @@ PUBLIC_NAMES = {
     "Arena",
     "ArenaFullError",
     "CopyRefusedError",
+    "Delegate",
     "Error",
     "Explanation",
     "ExportError",
@@ -32,6 +33,7 @@ PUBLIC_NAMES = {
     "Method",
     "PlanError",
     "Program",
+    "Requirement",
     "RunStats",
     "RuntimeFailure",
     "ShapeError",
@@ -40,7 +42,10 @@ PUBLIC_NAMES = {
     "allocator",
     "explain",
     "export",
+    "get_include",
     "load",
+    "register_delegate",
+    "unregister_delegate",
     "zero_copy",
 }
 
