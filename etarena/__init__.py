@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .allocator.arena import Arena
     from .allocator.errors import (
         ArenaFullError,
+        DeviceError,
         Error,
         ExportError,
         InputError,
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
         ShapeError,
         SizeOverflowError,
     )
-    from .copies import CopyRefusedError, zero_copy
+    from .device.copies import CopyRefusedError, zero_copy
+    from .device.device import Device, DeviceType
+    from .device.etensor import ETensor
     from .explanation import Explanation, explain
     from .exporter import ExportedModel, export
     from .memory_plan import MemoryPlan, RunStats
@@ -35,6 +38,10 @@ __all__ = [
     "Arena",
     "ArenaFullError",
     "CopyRefusedError",
+    "Device",
+    "DeviceError",
+    "DeviceType",
+    "ETensor",
     "Error",
     "Explanation",
     "ExportError",
@@ -61,6 +68,7 @@ _MODULES = {
     ".allocator.arena": ["Arena"],
     ".allocator.errors": [
         "ArenaFullError",
+        "DeviceError",
         "Error",
         "ExportError",
         "InputError",
@@ -70,7 +78,9 @@ _MODULES = {
         "ShapeError",
         "SizeOverflowError",
     ],
-    ".copies": ["CopyRefusedError", "zero_copy"],
+    ".device.copies": ["CopyRefusedError", "zero_copy"],
+    ".device.device": ["Device", "DeviceType"],
+    ".device.etensor": ["ETensor"],
     ".explanation": ["Explanation", "explain"],
     ".exporter": ["ExportedModel", "export"],
     ".memory_plan": ["MemoryPlan", "RunStats"],

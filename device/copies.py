@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .allocator.errors import Error
+from ..allocator.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
