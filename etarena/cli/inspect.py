@@ -86,6 +86,8 @@ def describe_plan(plan: Any) -> dict[str, Any]:
                 "dtype": dtype_name(buffer.dtype),
                 "shape": list(buffer.shape),
                 "definition": buffer.definition,
+                "kind": buffer.kind,
+                "delegate": buffer.delegate,
             }
             for buffer in plan.buffers
         ],
