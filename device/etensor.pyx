@@ -175,9 +175,12 @@ cdef class ETensor(TensorCore):
         ArenaFullError
             No room.
         """
-        from .transfer import empty
+        from .registry import device_heap
 
-        return empty(dtype, shape, device, dim_order)
+        cdef ETensor out = ETensor.__new__(ETensor)
+        out.set_layout(dtype, shape, None, dim_order)
+        heap = device_heap(device)
+        return place(out, heap.allocate(out.span()), heap.device, False)
 
     def numpy(self):
         """A NumPy array on the same memory; read-only if this is."""

@@ -98,8 +98,8 @@ cdef class Resource:
         out.c_obj.next = &out.image_info
         return out
 
-    def part(self, offset, nbytes) -> Resource:
-        """Bytes ``[offset, offset + nbytes)`` of this resource, as one that keeps this one alive.
+    def part(self, offset, nbytes, owner=None) -> Resource:
+        """Bytes ``[offset, offset + nbytes)`` of this resource, as one that keeps this one alive, or `owner` instead.
 
         Raises
         ------
@@ -114,7 +114,7 @@ cdef class Resource:
         link_details(out, self)
         out.c_obj.offset += <uint64_t> offset
         out.c_obj.nbytes = nbytes
-        out.owner = self
+        out.owner = self if owner is None else owner
         return out
 
     @property

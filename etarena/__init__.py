@@ -12,7 +12,7 @@ from .delegates.xnnpack import interpose
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import allocator
+    from . import allocator, testing
     from .allocator.arena import Arena
     from .allocator.errors import (
         ArenaFullError,
@@ -26,9 +26,14 @@ if TYPE_CHECKING:
         ShapeError,
         SizeOverflowError,
     )
-    from .device.copies import CopyRefusedError, zero_copy
+    from .device.allocator import DeviceAllocator
+    from .device.capabilities import Capabilities
+    from .device.copies import CopyRefusedError, record_copies, zero_copy
     from .device.device import Device, DeviceType
     from .device.etensor import ETensor
+    from .device.kinds import ResourceKind
+    from .device.registry import device_allocator, register_device_allocator, unregister_device_allocator
+    from .device.resource import Resource
     from .explanation import Explanation, explain
     from .exporter import ExportedModel, export
     from .memory_plan import MemoryPlan, RunStats
@@ -37,8 +42,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Arena",
     "ArenaFullError",
+    "Capabilities",
     "CopyRefusedError",
     "Device",
+    "DeviceAllocator",
     "DeviceError",
     "DeviceType",
     "ETensor",
@@ -52,15 +59,22 @@ __all__ = [
     "Method",
     "PlanError",
     "Program",
+    "Resource",
+    "ResourceKind",
     "RunStats",
     "RuntimeFailure",
     "ShapeError",
     "SizeOverflowError",
     "__version__",
     "allocator",
+    "device_allocator",
     "explain",
     "export",
     "load",
+    "record_copies",
+    "register_device_allocator",
+    "testing",
+    "unregister_device_allocator",
     "zero_copy",
 ]
 
@@ -78,9 +92,14 @@ _MODULES = {
         "ShapeError",
         "SizeOverflowError",
     ],
-    ".device.copies": ["CopyRefusedError", "zero_copy"],
+    ".device.allocator": ["DeviceAllocator"],
+    ".device.capabilities": ["Capabilities"],
+    ".device.copies": ["CopyRefusedError", "record_copies", "zero_copy"],
     ".device.device": ["Device", "DeviceType"],
     ".device.etensor": ["ETensor"],
+    ".device.kinds": ["ResourceKind"],
+    ".device.registry": ["device_allocator", "register_device_allocator", "unregister_device_allocator"],
+    ".device.resource": ["Resource"],
     ".explanation": ["Explanation", "explain"],
     ".exporter": ["ExportedModel", "export"],
     ".memory_plan": ["MemoryPlan", "RunStats"],
@@ -91,8 +110,8 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 def __getattr__(name: str) -> object:
     """Import the module that defines a public name when the name is first used (PEP 562)."""
-    if name == "allocator":
-        return importlib.import_module(".allocator", __name__)
+    if name in ("allocator", "testing"):
+        return importlib.import_module(f".{name}", __name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOME[name], __name__), name)
