@@ -24,7 +24,7 @@ cdef extern from "plan_backend.h" namespace "etarena" nogil:
     cbool register_plan_backend() noexcept
 
 cdef extern from "kernels.h" namespace "etarena" nogil:
-    cbool register_cache_kernels() noexcept
+    cbool register_kernels() noexcept
 
 cdef extern from "told_numbers.h" namespace "etarena" nogil:
     cdef enum StopKind "etarena::StopKind":

@@ -17,7 +17,7 @@ from etarena._native cimport (
     STOP_FAILED,
     StopKind,
     c_registered_kernels,
-    register_cache_kernels,
+    register_kernels,
     register_plan_backend,
     start_runtime,
 )
@@ -35,7 +35,7 @@ cdef enum:
 start_runtime()
 if not register_plan_backend():
     raise ImportError("ExecuTorch refused the backend EtarenaPlan: is another copy of etarena loaded?")
-if not register_cache_kernels():
+if not register_kernels():
     raise ImportError("ExecuTorch refused the kernels of etarena's operators")
 
 
