@@ -114,14 +114,18 @@ def runtime_extensions() -> list[Extension]:
             f"etarena.{source.stem}",
             [f"etarena/{source.name}", *(kernels if source.stem == LINKED else [])],
             language="c++",
-            include_dirs=["etarena/native", "allocator/native", DEVICE_NATIVE, INCLUDE],
+            include_dirs=["etarena/native", "allocator/native", "delegates/native", DEVICE_NATIVE, INCLUDE],
             define_macros=[*DEBUG_MACROS, ("C10_USING_CUSTOM_GENERATED_MACROS", None)],
             library_dirs=[str(root / "lib")],
             libraries=["executorch"] if source.stem == LINKED else [],
             depends=[
                 ABI_HEADER,
                 f"{DEVICE_NATIVE}/dlpack_abi.h",
-                *(str(header.relative_to(ROOT)) for header in (ROOT / "etarena" / "native").glob("*.h")),
+                *(
+                    str(header.relative_to(ROOT))
+                    for folder in ("etarena", "delegates")
+                    for header in (ROOT / folder / "native").glob("*.h")
+                ),
             ],
             # Not ours to keep free of warnings: system headers.
             extra_compile_args=[

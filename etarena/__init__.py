@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         ShapeError,
         SizeOverflowError,
     )
+    from .delegate_registry import get_include, register_delegate, unregister_delegate
+    from .delegates.delegate import Delegate, Requirement
     from .device.allocator import DeviceAllocator
     from .device.capabilities import Capabilities
     from .device.copies import CopyRefusedError, record_copies, zero_copy
@@ -44,6 +46,7 @@ __all__ = [
     "ArenaFullError",
     "Capabilities",
     "CopyRefusedError",
+    "Delegate",
     "Device",
     "DeviceAllocator",
     "DeviceError",
@@ -59,6 +62,7 @@ __all__ = [
     "Method",
     "PlanError",
     "Program",
+    "Requirement",
     "Resource",
     "ResourceKind",
     "RunStats",
@@ -70,10 +74,13 @@ __all__ = [
     "device_allocator",
     "explain",
     "export",
+    "get_include",
     "load",
     "record_copies",
+    "register_delegate",
     "register_device_allocator",
     "testing",
+    "unregister_delegate",
     "unregister_device_allocator",
     "zero_copy",
 ]
@@ -92,6 +99,8 @@ _MODULES = {
         "ShapeError",
         "SizeOverflowError",
     ],
+    ".delegate_registry": ["get_include", "register_delegate", "unregister_delegate"],
+    ".delegates.delegate": ["Delegate", "Requirement"],
     ".device.allocator": ["DeviceAllocator"],
     ".device.capabilities": ["Capabilities"],
     ".device.copies": ["CopyRefusedError", "record_copies", "zero_copy"],

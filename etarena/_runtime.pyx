@@ -3,6 +3,7 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -11,8 +12,12 @@ from etarena._native cimport (
     Failure,
     MethodDescription,
     MethodHandle,
+    FULL,
     PlanPayload,
     ProgramHandle,
+    REGISTERED,
+    Registered,
+    STOCK,
     STOP_DONE,
     STOP_FAILED,
     StopKind,
@@ -20,18 +25,24 @@ from etarena._native cimport (
     bridged_allocate,
     bridged_copy,
     bridged_free,
+    c_registered_backends,
     c_registered_kernels,
     register_cache_kernels,
+    register_foreign,
     register_plan_backend,
     start_runtime,
+    unregister_foreign,
 )
+from etarena.delegates.foreign cimport new_user
+from etarena.delegates.python_table cimport set_blob_owner, take_exception
+from etarena.delegates.table cimport Instance, Registration, Table
 
 from etarena.device.abi cimport etarena_device_allocator
 
 from .allocator.errors import PlanError
 from .device.exported_table import ExportedTable
 from .device.registry import on_registration
-from .failures import native_failure
+from .failures import foreign_failure, native_failure
 
 cdef enum:
     TAG_NONE = 0
@@ -48,12 +59,36 @@ if not register_cache_kernels():
 
 
 cdef object failure_of(str action, Failure& failure, object labels=()):
-    return native_failure(action, failure.code, (<bytes> failure.log).decode(errors="replace"), labels)
+    log = (<bytes> failure.log).decode(errors="replace")
+    if failure.backend.empty():
+        return native_failure(action, failure.code, log, labels)
+    return foreign_failure(
+        action, failure.code, log, (<bytes> failure.backend).decode(), (<bytes> failure.step).decode(),
+        (<bytes> failure.reason).decode(errors="replace"), take_exception(),
+    )
 
 
 def registered_kernels() -> frozenset[str]:
     """Return the names of the kernels that this process has, as ``namespace::name.overload``."""
     return frozenset(name.decode() for name in c_registered_kernels())
+
+
+def registered_backends() -> list[str]:
+    """Return the names of the backends that ExecuTorch knows, taken back ones included."""
+    return [(<bytes> name).decode(errors="replace") for name in c_registered_backends()]
+
+
+def register_table(Table table not None) -> str:
+    """Make a function table a backend; gives "" or why ExecuTorch refuses: "taken", "stock" or "full"."""
+    cdef Registered answer = register_foreign(<shared_ptr[const Registration]> table.registration)
+    if answer == REGISTERED:
+        return ""
+    return "full" if answer == FULL else "stock" if answer == STOCK else "taken"
+
+
+def unregister_table(str name not None) -> bool:
+    """Take a function table back; False if there is none under this name."""
+    return unregister_foreign(name.encode())
 
 
 cdef class NativeProgram:
@@ -132,6 +167,8 @@ cdef class NativeMethod:
         cdef PlanPayload payload
         cdef vector[ByteSpan] buffers
         cdef uint8_t[::1] memory
+        cdef vector[shared_ptr[Instance]] instances
+        cdef size_t i
         cdef bint loaded
         self.program, self.name, self.blocks = program, name, blocks
         for block in blocks:
@@ -140,8 +177,12 @@ cdef class NativeMethod:
         encoded = name.encode()
         cdef const char* c_name = encoded
         self.c_obj = <void*> new MethodHandle(buffers)
+        set_blob_owner(program)
         with nogil:
             loaded = (<MethodHandle*> self.c_obj).load((<ProgramHandle*> program.c_obj)[0], c_name, &payload, &failure)
+        set_blob_owner(None)
+        instances = (<MethodHandle*> self.c_obj).instances()
+        self.delegates = [new_user(instances[i]) for i in range(instances.size())]
         if not loaded:
             raise failure_of(f"loading method {name!r}", failure)
         if payload.data != NULL:
