@@ -4,25 +4,31 @@ from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
-from etarena._tensors cimport DLTensor
 from etarena.allocator.arena cimport Arena
+from etarena.device.dlpack cimport DLTensor
+from etarena.device.etensor cimport ETensor
 
 
 cdef class InputReader:
     cdef object section
     cdef ShapeBinder binder
     cdef bint read_past_end             # delegates may read some bytes behind an input
+    cdef vector[int] devices            # type of the device of each input
     cdef bint mutates                   # the method writes into some inputs
     cdef int position                   # of the input being read
     cdef vector[DLTensor] views         # one an input, of the call in progress
     cdef vector[int64_t] key            # sizes of all inputs, one after another, and int symbols
     cdef list held                      # tensors whose memory the views point into
+    cdef list pins                      # keep ETensors among them from being closed meanwhile
     cdef list unreadable                # (position, tensor, cause) of inputs that must be copied
     cdef list write_backs               # (caller's tensor, dense copy, name) of mutated inputs that were copied
+    cdef list on_device                 # Resource of each input on another device than the CPU
     cdef list copies                    # ledger entries
 
     cdef int read(self, object inputs) except -1
     cdef int read_one(self, object entry, object value) except -1
+    cdef bint read_etensor(self, ETensor value) except -1
+    cdef int read_on_device(self, object entry, object value) except -1
     cdef int read_number(self, object entry, object value) except -1
     cdef object copy_cause(self, object entry, object tensor)
     cdef int copy_unreadable(self, BoundShape bound, Arena arena) except -1

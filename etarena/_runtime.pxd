@@ -7,8 +7,6 @@ from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
-from etarena.device.abi cimport etarena_device_allocator
-
 
 cdef extern from "tensor_view.h" namespace "etarena" nogil:
     cdef struct TensorView:
@@ -22,6 +20,11 @@ cdef extern from "tensor_view.h" namespace "etarena" nogil:
         size_t nbytes
         int32_t device_type
         int32_t device_index
+
+
+# Copies between two tensors; see transfers.h.
+ctypedef int (*TransferFn)(void* owner, const void* source, void* source_data, const void* target, void* target_data,
+                           size_t nbytes) noexcept nogil
 
 
 cdef extern from "told_numbers.h" namespace "etarena" nogil:
@@ -51,14 +54,14 @@ cdef class NativeMethod:
     cdef readonly NativeProgram program   # its bytes and loader must outlive the method
     cdef readonly str name
     cdef readonly bytes payload           # the plan section as found in the file; None without one
+    cdef readonly list delegates          # ForeignUser of each delegate behind a function table, in order of index
     cdef list blocks                      # memory planned ahead of time, which the method's tensors point into
     cdef void* c_obj                      # etarena::MethodHandle*
     cdef readonly bint poisoned           # a hard failure went through the runtime: never run or destroy it again
 
     cdef void set_device(self, size_t slot, int type, int index) noexcept
-    cdef int use_allocators(self, const vector[const etarena_device_allocator*]& tables, bint refuse) except -1
-    cdef list transfers(self)
-    cdef bint transfer_refused(self) noexcept
+    cdef void use_transfers(self, void* owner, TransferFn copy) noexcept
+    cdef int slot_of(self, const void* impl) noexcept
     cdef int attach(self, const int32_t* indices, const int32_t* ranks, const int32_t* dtypes, int count) except -1
     cdef void rebind(self, const int32_t* sizes, char** addresses) noexcept
     cdef void set_address(self, int slot, void* address) noexcept

@@ -22,6 +22,7 @@ from .empty_results import AllowNoElements
 from .kernels import check_kernels
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
+from .resizing import with_own_resizing
 from .retrace import decomposed_bodies, keeping_symbols, separate_operands
 from .section import build_section
 from .states import find_states
@@ -79,7 +80,8 @@ def _lower(
     placements: Mapping[str, Placement],
     watch: Watch | None,
 ) -> tuple[bytes, dict[str, plan.Method]]:
-    for capture in captures.values():
+    for name, capture in captures.items():
+        capture.program = with_own_resizing(capture.program, partitioners[name])
         separate_operands(capture.program)
     conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
     passes: dict[str, list[Any]] = {}

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "foreign_backend.h"
 #include "method_access.h"
 #include "plan_backend.h"
 #include "runtime_guard.h"
@@ -104,7 +105,9 @@ class MethodHandle {
 
   bool load(ProgramHandle& program, const char* name, PlanPayload* payload, Failure* failure) {
     PlanPayload* const outer = expected_plan;
+    auto* const outer_instances = expected_instances;
     expected_plan = payload;
+    expected_instances = &instances_;
     const bool loaded = guarded(failure, [&] {
       auto method = program.program().load_method(name, &memory_);
       if (!method.ok()) return method.error();
@@ -112,8 +115,15 @@ class MethodHandle {
       return Error::Ok;
     });
     expected_plan = outer;
+    expected_instances = outer_instances;
+    if (loaded) {
+      for (const auto& instance : instances_) instance->method = &*method_;
+    }
     return loaded;
   }
+
+  // The delegates behind function tables, in the order of their index.
+  const std::vector<std::shared_ptr<Instance>>& instances() const { return instances_; }
 
   size_t values() const { return value_count(*method_); }
   size_t inputs() const { return method_->inputs_size(); }
@@ -168,12 +178,12 @@ class MethodHandle {
 
   bool execute(Failure* failure) {
     undo_moves();
-    const CountingTransfers counting(begin_transfers());
+    const MakingTransfers making(&transfers_);
     return guarded(failure, [&] { return method_->execute(); });
   }
 
-  // Copies between devices: who makes them, whether the first is to fail, and those of the last run.
-  TransferLedger& transfers() { return transfers_; }
+  // Who copies between devices from now on.
+  void use_transfers(const Transfers& transfers) { transfers_ = transfers; }
   // Position of an attached value by its tensor; -1 for one that is not attached.
   int slot_of(const void* impl) const {
     for (size_t i = 0; i < slots_.size(); ++i) {
@@ -196,7 +206,6 @@ class MethodHandle {
 
   void begin_stages() {
     undo_moves();
-    begin_transfers();
     told_.reset();
     asked_before_ = false;
     steps_ = 0;
@@ -205,7 +214,7 @@ class MethodHandle {
   // Runs on until data tells a symbol another number than it had, or to the end.
   StopKind run_to_stop(Stop* stop, Failure* failure) {
     StopKind kind = StopKind::Failed;
-    const CountingTransfers counting(&transfers_);
+    const MakingTransfers making(&transfers_);
     const bool ok = guarded(failure, [&] {
       while (true) {
         const size_t at = next_instruction(*method_);
@@ -287,12 +296,6 @@ class MethodHandle {
     executorch::runtime::etensor::Device device;
   };
 
-  TransferLedger* begin_transfers() {
-    transfers_.made.clear();
-    transfers_.refused = false;
-    return &transfers_;
-  }
-
   // A MoveCall makes a value point at another one's tensor: undo that before every run.
   void undo_moves() {
     for (Slot& slot : slots_) {
@@ -342,9 +345,10 @@ class MethodHandle {
   executorch::extension::MallocMemoryAllocator temporary_memory_;
   executorch::runtime::HierarchicalAllocator planned_memory_;
   executorch::runtime::MemoryManager memory_;
+  std::vector<std::shared_ptr<Instance>> instances_;  // they outlive the method, which closes them
   std::optional<Method> method_;
   std::vector<Slot> slots_;
-  TransferLedger transfers_;
+  Transfers transfers_;
   ToldSymbols told_;
   bool asked_before_ = false;  // of the next instruction
   uint64_t steps_ = 0;         // of the run in progress

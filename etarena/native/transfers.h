@@ -1,46 +1,30 @@
-// Copies between devices that a program's instructions make, and who makes and counts them.
+// Who makes the copies between devices that a program's instructions ask for.
 #pragma once
 
-#include <etarena.h>
-
 #include <cstddef>
-#include <vector>
 
 namespace etarena {
 
-struct Transfer {
-  const void* source;  // the tensors' TensorImpls
-  const void* target;
-  size_t nbytes;
+// Of a method: a function that copies between two of its tensors, named by their TensorImpls. `data` is an address on the
+// CPU and a resource anywhere else. Gives 0 on success.
+struct Transfers {
+  void* owner = nullptr;
+  int (*copy)(void* owner, const void* source, void* source_data, const void* target, void* target_data,
+              size_t nbytes) = nullptr;
 };
 
-// Of the run in progress on a thread: the allocators of the devices in the plan, and the copies made so far.
-struct TransferLedger {
-  std::vector<const etarena_device_allocator*> allocators;
-  std::vector<Transfer> made;
-  bool refuse = false;   // the first copy fails
-  bool refused = false;  // and this one, the last in `made`, did
+inline thread_local const Transfers* current_transfers = nullptr;  // of the run in progress on this thread
 
-  const etarena_device_allocator* find(int32_t type) const {
-    for (const auto* allocator : allocators) {
-      if (allocator->device_type == type) return allocator;
-    }
-    return nullptr;
-  }
-};
-
-inline thread_local TransferLedger* current_transfers = nullptr;
-
-// Makes a ledger the current one while it lives.
-class CountingTransfers {
+// Makes one the current one while it lives.
+class MakingTransfers {
  public:
-  explicit CountingTransfers(TransferLedger* ledger) : outer_(current_transfers) { current_transfers = ledger; }
-  ~CountingTransfers() { current_transfers = outer_; }
-  CountingTransfers(const CountingTransfers&) = delete;
-  CountingTransfers& operator=(const CountingTransfers&) = delete;
+  explicit MakingTransfers(const Transfers* transfers) : outer_(current_transfers) { current_transfers = transfers; }
+  ~MakingTransfers() { current_transfers = outer_; }
+  MakingTransfers(const MakingTransfers&) = delete;
+  MakingTransfers& operator=(const MakingTransfers&) = delete;
 
  private:
-  TransferLedger* outer_;
+  const Transfers* outer_;
 };
 
 }  // namespace etarena
