@@ -3,7 +3,7 @@
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITE, PyBuffer_FillInfo
-from cpython.exc cimport PyErr_SetInterrupt
+from cpython.exc cimport PyErr_SetInterrupt, PyErr_SetObject, PyErr_WriteUnraisable
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
@@ -17,7 +17,6 @@ from etarena.delegates.table cimport (
 from etarena.delegates.tensor_argument cimport TensorArgument, wrap
 
 import operator
-import sys
 import traceback
 
 from etarena.delegates.delegate import Delegate, Requirement
@@ -79,15 +78,9 @@ cdef void report() noexcept with gil:
 
 
 cdef object show(error, what):
-    """Show an exception that cannot be raised."""
-    from types import SimpleNamespace
-
-    sys.unraisablehook(
-        SimpleNamespace(
-            exc_type=type(error), exc_value=error, exc_traceback=error.__traceback__, err_msg=f"Exception ignored in {what}",
-            object=None,
-        )
-    )
+    """Show an exception that cannot be raised, as Python does with those of ``__del__``."""
+    PyErr_SetObject(type(error), error)
+    PyErr_WriteUnraisable(what)
 
 
 @cython.final
@@ -140,7 +133,7 @@ cdef void close_object(void* handle) noexcept with gil:
     try:
         delegate.close()
     except BaseException as raised:
-        show(raised, f"close() of the delegate {type(delegate).__name__}")
+        show(raised, delegate.close)
     Py_DECREF(delegate)
 
 
