@@ -13,7 +13,7 @@ from .allocator import AnytimePlanner
 from .allocator import plan as plan_section
 from .allocator.errors import PlanError, ShapeError, SizeOverflowError
 from .allocator.plan import Teller
-from .dtypes import ITEM_BYTES
+from .device.dtypes import ITEM_BYTES
 from .shapes import illegal_length, wrong_length
 
 cdef int64_t LARGEST_BYTES = <int64_t> 1 << 62

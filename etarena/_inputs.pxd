@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
-from etarena._tensors cimport DLTensor
 from etarena.allocator.arena cimport Arena
+from etarena.device.dlpack cimport DLTensor
 
 
 cdef class InputReader:

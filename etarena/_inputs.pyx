@@ -10,11 +10,9 @@ from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._tensors cimport (
-    DLTensor,
     HeapShare,
     as_torch_tensor,
     drop_share,
-    dtype_code,
     has_layout,
     new_share,
     overlaps,
@@ -23,11 +21,13 @@ from etarena._tensors cimport (
     share_tensor,
 )
 from etarena.allocator.arena cimport Arena
+from etarena.device.dlpack cimport DLTensor
+from etarena.device.scalar_types cimport dtype_code
 
 from .allocator.errors import InputError, InputTypeError
 from .allocator.plan import Scalar
-from .copies import allow_copy
-from .dtypes import dtype_name
+from .device.copies import allow_copy
+from .device.dtypes import dtype_name
 
 # XNNPACK may read past the end of a tensor: XNN_EXTRA_BYTES in its xnnpack.h, at most 128 and 16 on x86 and Arm.
 cdef enum:

@@ -381,7 +381,8 @@ cdef class PlannedMethod:
             buffers.append(
                 PlannedBuffer(
                     f"scratch of {label} at {self.binder.first[i]}", bound.offsets[i], nbytes, self.binder.first[i],
-                    self.binder.last[i], UINT8, (nbytes,), label,
+                    self.binder.last[i], UINT8, (nbytes,), label, "scratch",
+                    self.binder.scratch.users[i - <int> self.binder.planned.size()].backend,
                 )
             )
         return MemoryPlan(

@@ -11,9 +11,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 from etarena.allocator.arena cimport Arena
+from etarena.device.dlpack cimport DLPACK_CPU, DLDataType, DLManagedTensorVersioned, DLPackExchangeAPI, DLTensor
+from etarena.device.scalar_types cimport buffer_dtype, dlpack_dtype, dtype_code
 
 from .allocator.errors import InputError, InputTypeError
-from .copies import allow_copy
+from .device.copies import allow_copy
 
 cdef extern from "Python.h":
     int Py_IsInitialized() nogil
@@ -51,75 +53,6 @@ cdef int load_torch() except -1:
         raise ImportError(f"torch speaks DLPack {table.version.major}, etarena speaks DLPack 1: use torch 2.13")
     numpy, torch_module, torch_tensor, exchange = numpy_module, torch, torch.Tensor, table
     return 0
-
-
-cdef int dtype_code(DLDataType dtype) noexcept nogil:
-    if dtype.lanes != 1:
-        return -1
-    if dtype.code == DLPACK_FLOAT:
-        return 6 if dtype.bits == 32 else 5 if dtype.bits == 16 else 7 if dtype.bits == 64 else -1
-    if dtype.code == DLPACK_INT:
-        return (
-            4 if dtype.bits == 64 else 3 if dtype.bits == 32 else 2 if dtype.bits == 16
-            else 1 if dtype.bits == 8 else -1
-        )
-    if dtype.code == DLPACK_UINT:
-        return (
-            0 if dtype.bits == 8 else 27 if dtype.bits == 16 else 28 if dtype.bits == 32
-            else 29 if dtype.bits == 64 else -1
-        )
-    if dtype.code == DLPACK_BOOL:
-        return 11 if dtype.bits == 8 else -1
-    if dtype.code == DLPACK_BFLOAT:
-        return 15 if dtype.bits == 16 else -1
-    if dtype.code == DLPACK_COMPLEX:
-        return 9 if dtype.bits == 64 else 10 if dtype.bits == 128 else 8 if dtype.bits == 32 else -1
-    return -1
-
-
-cdef DLDataType dlpack_dtype(int code) noexcept nogil:
-    """Give the DLPack type of an ExecuTorch ScalarType; bits 0 when there is none."""
-    cdef DLDataType out
-    out.lanes = 1
-    out.bits = 0
-    out.code = DLPACK_INT
-    if 1 <= code <= 4:
-        out.bits = 8 << (code - 1)
-    elif 5 <= code <= 7:
-        out.code, out.bits = DLPACK_FLOAT, 16 << (code - 5)
-    elif code == 0:
-        out.code, out.bits = DLPACK_UINT, 8
-    elif code == 11:
-        out.code, out.bits = DLPACK_BOOL, 8
-    elif code == 15:
-        out.code, out.bits = DLPACK_BFLOAT, 16
-    elif 27 <= code <= 29:
-        out.code, out.bits = DLPACK_UINT, 16 << (code - 27)
-    elif 8 <= code <= 10:
-        out.code, out.bits = DLPACK_COMPLEX, 32 << (code - 8)
-    return out
-
-
-cdef DLDataType buffer_dtype(const Py_buffer* view):
-    """Give the DLPack type of a buffer's items; bits 0 when it has none."""
-    cdef DLDataType out
-    out.lanes = 1
-    out.bits = <uint8_t> (view.itemsize * 8)
-    text = (<bytes> view.format).decode() if view.format != NULL else "B"
-    text = text.lstrip("@=<")
-    if text in ("b", "h", "i", "l", "q", "n"):
-        out.code = DLPACK_INT
-    elif text in ("B", "H", "I", "L", "Q", "N"):
-        out.code = DLPACK_UINT
-    elif text in ("e", "f", "d"):
-        out.code = DLPACK_FLOAT
-    elif text == "?":
-        out.code = DLPACK_BOOL
-    elif text in ("Ze", "Zf", "Zd"):
-        out.code = DLPACK_COMPLEX
-    else:
-        out.bits = 0
-    return out
 
 
 cdef void release_buffer(DLManagedTensorVersioned* managed) noexcept nogil:

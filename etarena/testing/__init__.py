@@ -1,0 +1,1 @@
+"""Conformance suites for authors: a pytest class to subclass, with one fixture to give."""
