@@ -25,8 +25,7 @@ COMMON_FLAGS = ["-O2", "-g0", "-Wall", "-Wextra", "-Wundef"]
 C_FLAGS = ["-std=c11", *COMMON_FLAGS]
 # ETARENA_DEBUG=1: expensive checks after every change of a heap, poison in every arena, counters.
 DEBUG_MACROS: list[tuple[str, str | None]] = [("ETARENA_DEBUG", "1")] if os.environ.get("ETARENA_DEBUG") == "1" else []
-C            include_dirs=["etarena/native", "allocator/native", "delegates/native", DEVICE_NATIVE, INCLUDE],
-_FLAGS = ["-std=c++17", "-fvisibility=hidden", *COMMON_FLAGS]
+CXX_FLAGS = ["-std=c++17", "-fvisibility=hidden", *COMMON_FLAGS]
 
 
 def stage_cimport_tree() -> None:
@@ -115,7 +114,8 @@ def runtime_extensions() -> list[Extension]:
             f"etarena.{source.stem}",
             [f"etarena/{source.name}", *(kernels if source.stem == LINKED else [])],
             language="c++",
-XX            define_macros=[*DEBUG_MACROS, ("C10_USING_CUSTOM_GENERATED_MACROS", None)],
+            include_dirs=["etarena/native", "allocator/native", "delegates/native", DEVICE_NATIVE, INCLUDE],
+            define_macros=[*DEBUG_MACROS, ("C10_USING_CUSTOM_GENERATED_MACROS", None)],
             library_dirs=[str(root / "lib")],
             libraries=["executorch"] if source.stem == LINKED else [],
             depends=[

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from ._runtime import NativeMethod
 from ._tensors import torch_view
 from .allocator.errors import Error, InputError, InputTypeError, ShapeError
+from .delegates.python_table import hold_leaked
 from .device.copies import Copy, allow_copy
 from .device.dtypes import ITEM_BYTES, dtype_name
 from .memory_plan import RunStats
@@ -136,7 +137,11 @@ class StockMethod:
         copies: list[Copy] = []
         held = [self._set_input(position, value, copies) for position, value in enumerate(inputs)]
         rooms = [self._set_output(position) for position in range(len(self._room))]
-        self._native.execute()
+        try:
+            self._native.execute()
+        except BaseException:
+            hold_leaked((self._native, rooms, held))
+            raise
         del held
         for delegate in self._native.delegates:
             for instruction, argument, nbytes, why in delegate.take_copies():

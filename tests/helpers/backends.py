@@ -78,6 +78,10 @@ class TorchDelegate(etarena.Delegate):
         found = json.loads(bytes(blob))
         self.steps, self.results, self.specs = found["steps"], found["results"], specs
 
+    def output_shapes(self, shapes: Sequence[Any]) -> list[Any]:
+        """All operators here keep the shape of the first argument."""
+        return [shapes[0]] * len(self.results)
+
     def n_inputs(self, args: Sequence[Any]) -> int:
         return len(args) - len(self.results)
 
