@@ -9,9 +9,10 @@ from libcpp.vector cimport vector
 from etarena.delegates.contract cimport Argument, ScratchUser
 from etarena.delegates.python_table cimport take_exception
 from etarena.delegates.table cimport (
-    ETARENA_TENSOR, PAGE_BYTES, Place, ask_bytes, ask_sizes, ask_wishes, c_misfit, etarena_argument,
-    etarena_requirement, extra_room, item_bytes, moved_bytes,
+    PAGE_BYTES, Place, ask_bytes, ask_sizes, ask_wishes, c_misfit, etarena_requirement, extra_room, item_bytes,
+    moved_bytes,
 )
+from etarena.device.abi cimport ETARENA_TENSOR, etarena_argument
 
 from etarena.allocator.errors import RuntimeFailure
 from etarena.delegates.delegate_failures import delegate_failure

@@ -22,6 +22,7 @@ from etarena._states cimport StateKeeper
 
 from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError
+from .delegates.python_table import hold_leaked
 from .delegates.xnnpack import scratch
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
 from .scratch_users import scratch_users
@@ -56,27 +57,29 @@ cdef class PlannedMethod:
 
     cdef int load(self) except -1:
         """Load the native method and check that it is the one its plan section describes."""
+        cdef ShapeBinder binder
+        cdef NativeMethod native
         scratch.begin_capture()
         try:
-            self.native = NativeMethod(self.program.native, self.name, [])
+            native = NativeMethod(self.program.native, self.name, [])
         finally:
             runtimes = scratch.end_capture()
-        if self.native.payload is None:
+        if native.payload is None:
             raise PlanError(f"method {self.name!r} carries no plan section")
-        self.section = section = plan_section.decode(self.native.payload)
+        section = plan_section.decode(native.payload)
         if section.name != self.name:
             raise PlanError(f"name: the plan section is of method {section.name!r}, not of {self.name!r}")
-        if [entry.index for entry in section.inputs] != self.native.inputs:
+        if [entry.index for entry in section.inputs] != native.inputs:
             raise PlanError("inputs: the program has other inputs than the plan section")
-        if [entry.index for entry in section.outputs] != self.native.outputs:
+        if [entry.index for entry in section.outputs] != native.outputs:
             raise PlanError("outputs: the program has other outputs than the plan section")
-        self.binder = ShapeBinder(section)
-        self.reader = InputReader(section, self.binder)
-        self.devices = DeviceMemory(section, self.binder, self.native, self.arena)
-        self.writer = OutputWriter(section, self.binder, self.arena, self.devices)
-        self.labels = tuple(section.labels)
-        users = scratch_users(section, self.native, runtimes, self.arena)
-        self.binder.use_scratch(DelegateScratch(section, self.native, users))
+        binder = ShapeBinder(section)
+        devices = DeviceMemory(section, binder, native, self.arena)
+        binder.use_scratch(DelegateScratch(section, native, scratch_users(section, native, runtimes, self.arena)))
+        # Whatever can fail for a reason outside the file has been done: until here the method is what it was.
+        self.native, self.section, self.binder, self.labels = native, section, binder, tuple(section.labels)
+        self.devices, self.reader = devices, InputReader(section, binder)
+        self.writer = OutputWriter(section, binder, self.arena, devices)
         return self.attach()
 
     cdef int attach(self) except -1:
@@ -180,6 +183,7 @@ cdef class PlannedMethod:
             try:
                 bound = self.run(bound)
             except BaseException as error:
+                hold_leaked((self.arena, tuple(self.reader.held), outputs, self.native))
                 self.failed = True   # tensors may be resized, loop counters and delegates half-way: load it all anew
                 self.devices.explain(error)
                 raise
