@@ -89,7 +89,9 @@ def measure(name: str, shapes: int = SHAPES, repeats: int = REPEATS) -> Cost:
 Times = dict[str, list[int]]
 
 
-def _alternate(ways: dict[str, Any], beside: list[Any], inputs: list[Any], repeats: int) -> tuple[Times, Times, list[int]]:
+def _alternate(
+    ways: dict[str, Any], beside: list[Any], inputs: list[Any], repeats: int
+) -> tuple[Times, Times, list[int]]:
     """Nanoseconds of calls after a call at another shape, of calls after those, and of etarena's planning."""
     first: Times = {way: [] for way in ways}
     again: Times = {way: [] for way in ways}

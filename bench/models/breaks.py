@@ -116,5 +116,3 @@ def slot_attention() -> Model:
     """Two layers of attention whose softmax stays on the CPU."""
     sizes = [(1, 1), (1, 2), (2, 17), (3, 64), (1, 200), (1, 256)]
     return subject(_KeyNormalised(), _rows(32), ({0: "batch", 1: "length"},), sizes, (4, 11))
-
-
