@@ -32,8 +32,11 @@ float step(int64_t source, int64_t result, bool align_corners, double scale) {
 
 // The cubic convolution kernel with a = -0.75 (Keys, Cubic convolution interpolation for digital image processing,
 // 1981), within one element of the centre and beyond.
-float near(float x) { return ((-0.75f + 2) * x - (-0.75f + 3)) * x * x + 1; }
-float far(float x) { return ((-0.75f * x + 5 * 0.75f) * x - 8 * 0.75f) * x + 4 * 0.75f; }
+double near(double x) { return ((-0.75 + 2) * x - (-0.75 + 3)) * x * x + 1; }
+double far(double x) { return ((-0.75 * x + 5 * 0.75) * x - 8 * 0.75) * x + 4 * 0.75; }
+
+// Where the middle of element `i` lies, rounded once, as by PyTorch where it is compiled for fused operations.
+float middle(float by, float i) { return static_cast<float>(static_cast<double>(by) * (i + 0.5f) - 0.5); }
 
 int64_t whole_part(float place, int64_t size) {
   const float last = static_cast<float>(size - 1);
@@ -199,17 +202,17 @@ Taps::Taps(Interpolation mode, int64_t source, int64_t result, bool align_corner
   const float by = step(source, result, align_corners, scale);
   for (int64_t i = 0; i < result; ++i) {
     const float at = static_cast<float>(i);
-    float place = align_corners || mode == Interpolation::kNearest ? by * at : by * (at + 0.5f) - 0.5f;
+    float place = align_corners || mode == Interpolation::kNearest ? by * at : middle(by, at);
     if (mode != Interpolation::kBicubic) place = std::max(place, 0.0f);
     if (mode == Interpolation::kNearestExact) place = by * (at + 0.5f);
     if (mode == Interpolation::kBilinear && source == result) place = at;
     const int64_t first = whole_part(place, source);
     const float past = std::clamp(place - static_cast<float>(first), 0.0f, 1.0f);
     if (count == 4) {
-      const float weights[4] = {far(past + 1), near(past), near(1 - past), far(1 - past + 1)};
+      const double weights[4] = {far(1.0 + past), near(past), near(1.0 - past), far(2.0 - past)};
       for (int tap = 0; tap < 4; ++tap) {
         index[tap * size + i] = static_cast<int32_t>(std::clamp<int64_t>(first + tap - 1, 0, source - 1));
-        weight[tap * size + i] = weights[tap];
+        weight[tap * size + i] = static_cast<float>(weights[tap]);
       }
       continue;
     }
