@@ -73,7 +73,8 @@ INLINE void along_planes(const Taps& taps, const Item* __restrict source, Strip 
     const int32_t* __restrict right = index + taps.size;
     const float* __restrict right_weight = weight + taps.size;
     for (int64_t x = 0; x < strip.pixels; ++x) {
-      out[x] = weight[x] * static_cast<float>(source[index[x]]) + right_weight[x] * static_cast<float>(source[right[x]]);
+      out[x] =
+          weight[x] * static_cast<float>(source[index[x]]) + right_weight[x] * static_cast<float>(source[right[x]]);
     }
     return;
   }
@@ -91,7 +92,8 @@ INLINE void along_pixels(const Taps& taps, const Item* source, int64_t items, St
     const Item* __restrict const first = source + taps.index[x] * items;
     const Item* __restrict const second = source + taps.index[taps.size + x] * items;
     const float one = taps.weight[x], two = taps.weight[taps.size + x];
-    for (int64_t c = 0; c < items; ++c) to[c] = one * static_cast<float>(first[c]) + two * static_cast<float>(second[c]);
+    for (int64_t c = 0; c < items; ++c)
+      to[c] = one * static_cast<float>(first[c]) + two * static_cast<float>(second[c]);
     for (int tap = 2; tap < taps.count; ++tap) {
       const Item* __restrict const next = source + taps.index[tap * taps.size + x] * items;
       const float weight = taps.weight[tap * taps.size + x];
@@ -137,8 +139,7 @@ INLINE Item* destination(const Resize& job, const Part& part) {
 
 template <typename Item>
 INLINE const Item* origin(const Resize& job, const Part& part, int64_t row) {
-  return static_cast<const Item*>(job.source) +
-         (part.picture * job.source_height + row) * job.source_width * job.items;
+  return static_cast<const Item*>(job.source) + (part.picture * job.source_height + row) * job.source_width * job.items;
 }
 
 template <typename Item>
@@ -162,8 +163,10 @@ INLINE void interpolate(const Resize& job, int64_t begin, int64_t end) {
       float* const values = kept.values[slot].data();
       if (kept.row[slot] != needed[tap]) {
         const Item* const source = origin<Item>(job, part, needed[tap]);
-        if (job.items == 1) along_planes(job.columns, source, part.strip, values);
-        else along_pixels(job.columns, source, job.items, part.strip, values);
+        if (job.items == 1)
+          along_planes(job.columns, source, part.strip, values);
+        else
+          along_pixels(job.columns, source, job.items, part.strip, values);
         kept.row[slot] = needed[tap];
       }
       rows[tap] = values;
@@ -195,7 +198,9 @@ INLINE void pick(const Resize& job, int64_t begin, int64_t end) {
 }  // namespace
 
 Taps::Taps(Interpolation mode, int64_t source, int64_t result, bool align_corners, double scale)
-    : count(mode == Interpolation::kBicubic ? 4 : mode == Interpolation::kBilinear ? 2 : 1),
+    : count(mode == Interpolation::kBicubic    ? 4
+            : mode == Interpolation::kBilinear ? 2
+                                               : 1),
       size(result),
       index(static_cast<size_t>(count * result)),
       weight(static_cast<size_t>(count * result), 1.0f) {
@@ -205,7 +210,9 @@ Taps::Taps(Interpolation mode, int64_t source, int64_t result, bool align_corner
     float place = align_corners || mode == Interpolation::kNearest ? by * at : middle(by, at);
     if (mode != Interpolation::kBicubic) place = std::max(place, 0.0f);
     if (mode == Interpolation::kNearestExact) place = by * (at + 0.5f);
-    if (mode == Interpolation::kBilinear && source == result) place = at;
+    // As in PyTorch, whatever the scale: some ways keep pictures of the same size, or double each element.
+    if ((mode == Interpolation::kBilinear || mode == Interpolation::kNearest) && source == result) place = at;
+    if (mode == Interpolation::kNearest && 2 * source == result) place = at / 2;
     const int64_t first = whole_part(place, source);
     const float past = std::clamp(place - static_cast<float>(first), 0.0f, 1.0f);
     if (count == 4) {
