@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from .copies import Copy
+    from .device.copies import Copy
 
 __all__ = ["MemoryPlan", "PlannedBuffer", "RunStats"]
 
@@ -29,6 +29,10 @@ class PlannedBuffer:
         Sizes of the tensor.
     definition
         Operator or delegate that writes it first.
+    kind
+        ``"activation"`` for the memory of a tensor, ``"scratch"`` for what one call of a delegate works in.
+    delegate
+        Backend id of the delegate whose scratch it is; empty for a tensor.
     """
 
     name: str
@@ -39,6 +43,8 @@ class PlannedBuffer:
     dtype: int
     shape: tuple[int, ...]
     definition: str
+    kind: Literal["activation", "scratch"] = "activation"
+    delegate: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,11 @@ class MemoryPlan:
     def ratio(self) -> float:
         """Peak over lower bound; 1.0 is perfect, also for a plan without buffers."""
         return self.peak / self.lower_bound if self.lower_bound else 1.0
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of the largest scratch of one delegate call; 0 without delegates."""
+        return max((buffer.nbytes for buffer in self.buffers if buffer.kind == "scratch"), default=0)
 
 
 @dataclass(frozen=True)

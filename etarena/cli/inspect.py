@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..description import describe_method
-from ..dtypes import dtype_name
+from ..device.dtypes import dtype_name
 from ..report.units import bytes_text
 from .command import Answer, Command, step
 from .describe import print_method
@@ -86,6 +86,8 @@ def describe_plan(plan: Any) -> dict[str, Any]:
                 "dtype": dtype_name(buffer.dtype),
                 "shape": list(buffer.shape),
                 "definition": buffer.definition,
+                "kind": buffer.kind,
+                "delegate": buffer.delegate,
             }
             for buffer in plan.buffers
         ],

@@ -51,7 +51,7 @@ class SizeResult:
     @property
     def scratch_bytes(self) -> int:
         """Bytes of the largest scratch of a delegate's call; stock's XNNPACK shares one workspace of that size."""
-        return max((buffer.nbytes for buffer in self.plan.buffers if buffer.name.startswith("scratch of ")), default=0)
+        return self.plan.scratch_bytes
 
     @property
     def seconds(self) -> float | None:

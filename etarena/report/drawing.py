@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .entries import MapEntry, checked, live_bytes
-from .families import FAMILIES, Family, family_of
+from .families import SHOWN, Family, family_of_buffer
 from .growth import Growth, draw_growth
 from .optional import optional
 from .units import bytes_text, unit_for
@@ -78,7 +78,7 @@ def _panel(axis: Any, entry: MapEntry) -> None:
         for b in plan.buffers
         for top in [(b.offset + b.nbytes) / scale]
     ]
-    colours = [family_of(buffer.definition).colour for buffer in plan.buffers]
+    colours = [family_of_buffer(buffer).colour for buffer in plan.buffers]
     edge = 0.6 if len(rectangles) < 120 else 0.25
     axis.add_collection(
         collections.PolyCollection(rectangles, facecolors=colours, edgecolors="white", linewidths=edge, zorder=2)
@@ -119,8 +119,8 @@ def _headings(axis: Any, title: str, subtitle: str, below: str, beside: str) -> 
 
 
 def _used_families(entries: Sequence[MapEntry]) -> list[Family]:
-    used = {family_of(buffer.definition) for entry in entries for buffer in entry.plan.buffers}
-    return [family for family in FAMILIES if family in used]
+    used = {family_of_buffer(buffer) for entry in entries for buffer in entry.plan.buffers}
+    return [family for family in SHOWN if family in used]
 
 
 def _legend(figure: Any, entries: Sequence[MapEntry]) -> None:

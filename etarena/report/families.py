@@ -1,9 +1,15 @@
 """Families of operators, so that a memory map needs ten colours and not a hundred."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["FAMILIES", "Family", "family_of"]
+if TYPE_CHECKING:
+    from ..memory_plan import PlannedBuffer
+
+__all__ = ["FAMILIES", "SCRATCH", "SHOWN", "Family", "family_of", "family_of_buffer"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,12 @@ FAMILIES = (
 )
 """The families in the order in which they are tried and shown; the last one takes what is left."""
 
+SCRATCH = Family("scratch of a delegate", "#6b4c9a", "")
+"""What delegates work in: no operator's result."""
+
+SHOWN = (*FAMILIES, SCRATCH)
+"""All that a legend can have, in its order."""
+
 _PATTERNS = [re.compile(family.operators) for family in FAMILIES]
 
 
@@ -57,3 +69,8 @@ def family_of(operator: str) -> Family:
         if pattern.fullmatch(name):
             return family
     return FAMILIES[-1]
+
+
+def family_of_buffer(buffer: PlannedBuffer) -> Family:
+    """Family of a planned buffer: that of the operator that writes it, or `SCRATCH`."""
+    return SCRATCH if buffer.kind == "scratch" else family_of(buffer.definition)

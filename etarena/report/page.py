@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from ..dtypes import dtype_name
+from ..device.dtypes import dtype_name
 from .entries import MapEntry, checked, live_bytes
-from .families import FAMILIES, family_of
+from .families import SHOWN, family_of_buffer
 from .growth import Growth, growth_data
 from .optional import optional
 
@@ -102,7 +102,7 @@ def _script_safe(text: str) -> str:
 
 def _page_data(entries: Sequence[MapEntry], growth: Sequence[Growth]) -> dict[str, Any]:
     return {
-        "families": [{"name": family.name, "colour": family.colour} for family in FAMILIES],
+        "families": [{"name": family.name, "colour": family.colour} for family in SHOWN],
         "plans": [_plan_data(entry) for entry in entries],
         "growth": growth_data(growth),
     }
@@ -124,7 +124,7 @@ def _plan_data(entry: MapEntry) -> dict[str, Any]:
             {
                 "name": buffer.name,
                 "operator": buffer.definition,
-                "family": FAMILIES.index(family_of(buffer.definition)),
+                "family": SHOWN.index(family_of_buffer(buffer)),
                 "type": f"{dtype_name(buffer.dtype)}{list(buffer.shape)}",
                 "offset": buffer.offset,
                 "bytes": buffer.nbytes,

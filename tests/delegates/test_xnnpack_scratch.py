@@ -88,9 +88,11 @@ def test_scratch_follows_the_shape(breaks, exported):
 def test_scratch_is_in_the_plan_for_its_call_alone(exported):
     method = load(exported)
     plan = method.plan_for([(1, 8, 64, 64)])
-    scratch = [buffer for buffer in plan.buffers if buffer.name.startswith("scratch")]
+    scratch = [buffer for buffer in plan.buffers if buffer.kind == "scratch"]
     assert len(scratch) == sum(delegate.id == "XnnpackBackend" for delegate in method.section.delegates)
-    assert all(buffer.last == buffer.first + 1 for buffer in scratch)
+    assert all(buffer.last == buffer.first + 1 and buffer.delegate == "XnnpackBackend" for buffer in scratch)
+    assert all(buffer.delegate == "" for buffer in plan.buffers if buffer.kind == "activation")
+    assert plan.scratch_bytes == max(buffer.nbytes for buffer in scratch)
     assert sum(buffer.nbytes >= 8 * 64 * 64 * 4 for buffer in scratch) == 4  # each pair of convolutions keeps an image
     live = [
         sum(buffer.nbytes for buffer in plan.buffers if buffer.first <= at < buffer.last)

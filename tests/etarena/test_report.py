@@ -13,7 +13,7 @@ from etarena import Error, MemoryPlan
 from etarena.memory_plan import PlannedBuffer
 from etarena.report.drawing import draw
 from etarena.report.entries import MapEntry, live_bytes
-from etarena.report.families import FAMILIES, family_of
+from etarena.report.families import FAMILIES, SCRATCH, SHOWN, family_of, family_of_buffer
 from etarena.report.growth import Growth
 from etarena.report.page import Table, write_page
 from etarena.report.units import bytes_text, unit_for
@@ -68,7 +68,7 @@ def test_operators_have_families(operator: str, family: str) -> None:
 
 
 def test_family_colours_differ() -> None:
-    assert len({family.colour for family in FAMILIES}) == len(FAMILIES)
+    assert len({family.colour for family in SHOWN}) == len(SHOWN) == len(FAMILIES) + 1
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,35 @@ def test_the_png_shows_each_family_of_the_plan_and_no_other(tmp_path: Path) -> N
     seen = colours_in(tmp_path / "map.png")
     used = {family_of(buffer.definition) for buffer in small_plan().buffers}
     assert {family.name for family in FAMILIES if rgb(family.colour) in seen} == {family.name for family in used}
+
+
+def plan_with_scratch() -> MemoryPlan:
+    """A delegate's result, and above it the scratch that its call works in."""
+    buffers = (
+        PlannedBuffer("call", 0, MIB, 0, 2, 6, (512, 512), "XnnpackBackend"),
+        PlannedBuffer("scratch", MIB, 3 * MIB, 0, 1, 0, (3 * MIB,), "XnnpackBackend", "scratch", "XnnpackBackend"),
+        PlannedBuffer("scratch of mine", MIB, MIB, 1, 2, 6, (512, 512), "aten::relu.out"),
+    )
+    return MemoryPlan("forward", ((1,),), 4 * MIB, 4 * MIB, 0, 0, 9, buffers, ("XnnpackBackend", "aten::relu.out"))
+
+
+def test_scratch_has_a_colour_and_a_legend_entry_of_its_own(tmp_path: Path) -> None:
+    result, scratch, named_like_it = plan_with_scratch().buffers
+    assert family_of_buffer(scratch) is SCRATCH
+    assert family_of_buffer(result).name == "delegate"
+    assert family_of_buffer(named_like_it).name == "element by element"
+    assert plan_with_scratch().scratch_bytes == 3 * MIB
+    draw(tmp_path / "map.png", [MapEntry("Model", "1", plan_with_scratch())], dpi=60)
+    assert rgb(SCRATCH.colour) in colours_in(tmp_path / "map.png")
+    draw(tmp_path / "map.svg", [MapEntry("Model", "1", plan_with_scratch())])
+    assert f"<!-- {SCRATCH.name} -->" in (tmp_path / "map.svg").read_text()
+    draw(tmp_path / "without.svg", [MapEntry("Model", "1", small_plan())])
+    assert f"<!-- {SCRATCH.name} -->" not in (tmp_path / "without.svg").read_text()
+    write_page(tmp_path / "map.html", [MapEntry("Model", "1", plan_with_scratch())])
+    data = page_data(tmp_path / "map.html")
+    families = [data["families"][buffer["family"]] for buffer in data["plans"][0]["buffers"]]  # type: ignore
+    assert [family["name"] for family in families] == ["delegate", SCRATCH.name, "element by element"]
+    assert families[1]["colour"] == SCRATCH.colour
 
 
 def test_the_svg_names_model_size_and_figures(tmp_path: Path) -> None:
