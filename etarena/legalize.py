@@ -65,11 +65,11 @@ class ReplaceMissingKernels(PassBase):
 class MatchDimOrders(ExportPass):
     """Give every operator the default dim order except where a channels-last kernel is known to be right.
 
-    Kernels of pointwise operators and of our resizing take channels-last tensors if all operands are; a number or a vector of channels
-    beside an image is refused. Many other kernels (``flip``, ``view_copy``) read a channels-last tensor as if it were
-    contiguous, silently. Copies between dim orders are left alone, and so are delegates and what reads a growable cache
-    as it lies. What control flow takes and what its bodies return is in the default order, so that all branches and
-    rounds agree.
+    Kernels of pointwise operators and of our resizing take channels-last tensors if all operands are; a number or a
+    vector of channels beside an image is refused. Many other kernels (``flip``, ``view_copy``) read a channels-last
+    tensor as if it were contiguous, silently. Copies between dim orders are left alone, and so are delegates and what
+    reads a growable cache as it lies. What control flow takes and what its bodies return is in the default order, so
+    that all branches and rounds agree.
     """
 
     COPIES = frozenset(
