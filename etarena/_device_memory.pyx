@@ -110,7 +110,6 @@ cdef class DeviceMemory:
 
     cdef int begin(self, BoundShape bound, vector[char*]& addresses) except -1:
         """Give memory to what has some of its own for each call, as far as its size is known, and check the region."""
-        cdef int i, owner
         self.copies, self.error = [], None
         if not self.is_used:
             return 0
@@ -118,30 +117,17 @@ cdef class DeviceMemory:
             # Another method may have made the region grow, which moved it.
             if owners and (<Resource> self.held[owners[0]]).owner is not region.ensure(plan.peak):
                 self.rebind(bound, addresses)
-                for owner in owners:
-                    self.native.set_address(owner, addresses[owner])
-        for i in range(<int> self.results.size()):
-            owner = self.results[i]
-            if bound.ready[owner] != UNKNOWN:
-                self.put(owner, self.allocate(owner, bound), addresses)
-                self.native.set_address(owner, addresses[owner])
-        for i in range(<int> self.alone.size()):
-            owner = self.alone[i]
-            if bound.ready[owner] != UNKNOWN:
-                self.put(owner, self.allocate(owner, bound), addresses)
-                self.native.set_address(owner, addresses[owner])
+        self.appear(bound, addresses)
+        for owner in self.held:
+            self.native.set_address(owner, addresses[<int> owner])
         return 0
 
     cdef int appear(self, BoundShape bound, vector[char*]& addresses) except -1:
         """Give memory to what has just become known, or larger than it was; a later rebind tells the tensors."""
-        cdef int i, k, owner
-        for k in range(2 if self.is_used else 0):
-            owners = self.results if k == 0 else self.alone
-            for i in range(<int> owners.size()):
-                owner = owners[i]
-                if bound.ready[owner] != UNKNOWN:
-                    if owner not in self.held or self.held[owner].nbytes < bound.nbytes[owner]:
-                        self.put(owner, self.allocate(owner, bound), addresses)
+        for owner in (*list(self.results), *list(self.alone)):
+            if bound.ready[<int> owner] != UNKNOWN:
+                if owner not in self.held or self.held[owner].nbytes < bound.nbytes[<int> owner]:
+                    self.put(owner, self.allocate(owner, bound), addresses)
         return 0
 
     cdef object allocate(self, int owner, BoundShape bound):
@@ -219,12 +205,10 @@ cdef class DeviceMemory:
 
     cdef int forget(self) except -1:
         """Let go of what belongs to one call."""
-        cdef int i
-        self.given, self.inputs_held = {}, []
-        for i in range(<int> self.results.size()):
-            self.held.pop(self.results[i], None)
-        for i in range(<int> self.alone.size()):
-            self.held.pop(self.alone[i], None)
+        if self.is_used:
+            self.given, self.inputs_held = {}, []
+            for owner in (*list(self.results), *list(self.alone)):
+                self.held.pop(owner, None)
         return 0
 
     def explain(self, error):

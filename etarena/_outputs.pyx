@@ -43,8 +43,12 @@ cdef class OutputWriter:
     def __cinit__(self, section, ShapeBinder binder not None, Arena arena not None, DeviceMemory devices not None):
         self.section, self.binder, self.arena, self.devices = section, binder, arena, devices
         for position, value in enumerate(section.values):
-            if value.kind == Kind.OUTPUT and value.device_type == 0:
-                (self.owners if value.storage == position else self.members).push_back(position)
+            if value.kind != Kind.OUTPUT or value.device_type != 0:
+                continue
+            if value.storage == position:
+                self.owners.push_back(position)
+            else:
+                self.members.push_back(position)
         self.shares.assign(self.owners.size(), <HeapShare*> NULL)
         self.places.assign(self.owners.size(), <void*> NULL)
         self.given = None

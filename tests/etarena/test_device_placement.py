@@ -2,51 +2,13 @@
 
 import pytest
 import torch
-from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
-from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner import generate_partitions_from_list_of_nodes
-from executorch.exir.backend.compile_spec_schema import CompileSpec
-from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
-from executorch.exir.backend.utils import tag_constant_data
 from torch.export import Dim
-from torch.fx.passes.operator_support import OperatorSupportBase
 
 import etarena
 from etarena.allocator.plan import Kind
+from tests.helpers.placed_backend import PlacedPartitioner
 
 VULKAN, CUDA = (7, 0), (1, 1)
-
-
-class PlacedBackend(BackendDetails):
-    @staticmethod
-    def preprocess(edge_program, compile_specs):
-        return PreprocessResult(processed_bytes=b"nothing")
-
-
-class Named(OperatorSupportBase):
-    def __init__(self, names):
-        self.names = names
-
-    def is_node_supported(self, submodules, node):
-        return node.op == "call_function" and any(name in str(node.target) for name in self.names)
-
-
-class PlacedPartitioner(Partitioner):
-    """Gives the operators of some names to a delegate of a device."""
-
-    def __init__(self, device, *names):
-        self.delegation = DelegationSpec("PlacedBackend", [CompileSpec("target_device", device.encode())])
-        self.names = names
-
-    def partition(self, exported_program):
-        tags = {}
-        found = generate_partitions_from_list_of_nodes(exported_program.graph_module, op_support=Named(self.names))
-        for partition in found:
-            tag = f"{self.delegation.compile_specs[0].value.decode()}_{partition.id}"
-            tags[tag] = self.delegation
-            for node in partition.nodes:
-                node.meta["delegation_tag"] = tag
-        tag_constant_data(exported_program)
-        return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
 
 
 class Mixed(torch.nn.Module):
