@@ -55,12 +55,14 @@ struct Instance {
   void* handle = nullptr;
   bool open = false;
   const void* method = nullptr;  // the method of etarena's that it belongs to
+  bool planned_devices = false;  // tensors on devices point at resources; in files of ExecuTorch's own at memory
   bool has_wishes = false;
   std::vector<etarena_requirement> wishes;  // one for each argument, once asked
   std::vector<Place> places;
   std::vector<CopyMade> copies;  // since the ledger was read
   bool ran_outside = false;      // a call used memory of its own
   std::vector<etarena_argument> arguments;
+  std::vector<etarena_resource> wrapped;  // of the arguments that point at memory of a device
   std::vector<Staged> staged;
   ScratchMemory own;
 

@@ -101,7 +101,25 @@ class ForeignBackend final : public executorch::runtime::BackendInterface {
  private:
   static void fill(Instance& self, executorch::runtime::Span<executorch::runtime::EValue*> values) {
     self.arguments.resize(values.size());
-    for (size_t i = 0; i < values.size(); ++i) fill_one(self.arguments[i], *values[i]);
+    self.wrapped.resize(values.size());
+    for (size_t i = 0; i < values.size(); ++i) fill_at(self, i, *values[i]);
+  }
+
+  static void fill_at(Instance& self, size_t position, const EValue& value) {
+    fill_one(self.arguments[position], value);
+    if (self.arguments[position].device.type != 0 && !self.planned_devices) wrap(self, position);
+  }
+
+  // Files of ExecuTorch's own have plain addresses where etarena's have resources.
+  static void wrap(Instance& self, size_t position) {
+    etarena_argument& argument = self.arguments[position];
+    etarena_resource& resource = self.wrapped[position];
+    resource = etarena_resource{};
+    resource.struct_size = sizeof resource;
+    resource.kind = ETARENA_RESOURCE_DEVICE_POINTER;
+    resource.handle = reinterpret_cast<uint64_t>(argument.data);
+    resource.nbytes = argument.nbytes;
+    argument.data = &resource;
   }
 
   static void fill_one(etarena_argument& argument, const EValue& value) {
@@ -145,7 +163,7 @@ class ForeignBackend final : public executorch::runtime::BackendInterface {
         if (executorch::runtime::resize_tensor(values[i]->toTensor(), {next, rank}) != Error::Ok) {
           return "argument " + std::to_string(i) + " cannot have the shape that it gives it";
         }
-        fill_one(self.arguments[i], *values[i]);
+        fill_at(self, i, *values[i]);
       }
       next += rank;
     }
