@@ -160,15 +160,6 @@ cdef void close_object(void* handle) noexcept with gil:
     Py_DECREF(delegate)
 
 
-cdef void release(void* context) noexcept nogil:
-    if Py_IsInitialized():
-        release_class(context)
-
-
-cdef void release_class(void* context) noexcept with gil:
-    Py_DECREF(<object> context)
-
-
 cdef object shapes_of(const etarena_argument* arguments, uint32_t count):
     cdef uint32_t i
     cdef int32_t d
@@ -349,6 +340,6 @@ def table_of_class(str name not None, delegate):
         table.requirements = requirements
     if delegate.output_shapes is not Delegate.output_shapes:
         table.output_sizes = output_sizes
-    Py_INCREF(delegate)
-    made.registration.get().release, made.registration.get().report = release, report
+    made.hold(delegate)
+    made.registration.get().report = report
     return made

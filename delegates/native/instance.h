@@ -19,14 +19,15 @@ namespace etarena {
 struct Registration {
   std::string name;
   etarena_delegate table{};
-  void (*release)(void* context) = nullptr;  // gives the context back; may be null
-  void (*report)() = nullptr;                // shows what a failed function left pending on this thread; may be null
+  void* owner = nullptr;                   // what keeps the table alive
+  void (*release)(void* owner) = nullptr;  // gives the owner back; may be null
+  void (*report)() = nullptr;              // shows what a failed function left pending on this thread; may be null
 
   Registration() = default;
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;
   ~Registration() {
-    if (release != nullptr) release(table.context);
+    if (release != nullptr) release(owner);
   }
 };
 
@@ -202,16 +203,16 @@ inline std::string call(Instance& self, int32_t instruction, const char** step) 
     room += staged_room(self.wishes[i], arguments[i]);
   }
   char* scratch = place != nullptr ? place->address : nullptr;
-  uint64_t canary = (kLine - nbytes % kLine) % kLine;
+  uint64_t canary = 0;
   const bool fits = place != nullptr && !place->guarded && nbytes <= place->nbytes &&
                     (self.staged.empty() || room - kCanary <= place->room);
   if (fits) {
-    if (place->watched) canary += kCanary;
+    if (place->watched) canary = kCanary;
   } else if (nbytes > 0 || !self.staged.empty()) {
     const bool fenced = place != nullptr && place->guarded;
     scratch = self.own.get(nbytes, room - nbytes, fenced);
     if (scratch == nullptr) return "no memory for " + std::to_string(nbytes) + " bytes of scratch";
-    if (!fenced) canary += kCanary;
+    canary = fenced ? (kLine - nbytes % kLine) % kLine : kCanary;
     self.ran_outside = self.ran_outside || !fenced;
   }
   if (nbytes == 0) canary = 0;
