@@ -260,5 +260,8 @@ class FailingAllocator(AllocatorAdaptor):
             fails = self._left == 0
             if self._left is not None:
                 self._left = self._left - 1 if self._left > 0 else None
-        if fails:
-            raise error
+        try:
+            if fails:
+                raise error
+        finally:
+            del error  # no cycle of exception and frame, which would hold the resource

@@ -26,8 +26,15 @@ class CpuAllocator(DeviceAllocator):
     device_type = DeviceType.CPU
 
     def __init__(self, arena: Arena | None = None) -> None:
-        self.arena = Arena(name="cpu tensors") if arena is None else arena
+        self._arena = arena
         self._blocks: dict[int, Block] = {}
+
+    @property
+    def arena(self) -> Arena:
+        """Where the memory comes from; made when it is first needed."""
+        if self._arena is None:
+            self._arena = Arena(name="cpu tensors")
+        return self._arena
 
     def capabilities(self, index: int) -> Capabilities:
         """Memory that the CPU sees, aligned to 64 bytes."""
@@ -41,6 +48,8 @@ class CpuAllocator(DeviceAllocator):
 
     def allocate(self, index: int, nbytes: int, alignment: int) -> Resource:
         """Take a block of the arena."""
+        if index != 0:
+            raise DeviceError(f"there is one CPU, not a number {index}")
         block = self.arena.alloc(nbytes, alignment)
         self._blocks[block.address] = block
         return Resource.host(block.address, nbytes)

@@ -149,14 +149,16 @@ class DeviceHeap:
         self.trim()
 
     def write(self, resource: Resource, offset: int, source: memoryview) -> None:
-        """Bring bytes to the device."""
+        """Bring bytes to the device; `DeviceError` if they are not inside the resource."""
         self._require_transfer(resource)
+        resource.part(offset, source.nbytes)
         with self._locked(), self._called(f"copy_to_device of {source.nbytes} bytes"):
             self.allocator.copy_to_device(self.device.index, resource, offset, source)
 
     def read(self, destination: memoryview, resource: Resource, offset: int) -> None:
-        """Bring bytes from the device."""
+        """Bring bytes from the device; `DeviceError` if they are not inside the resource."""
         self._require_transfer(resource)
+        resource.part(offset, destination.nbytes)
         with self._locked(), self._called(f"copy_to_host of {destination.nbytes} bytes"):
             self.allocator.copy_to_host(self.device.index, destination, resource, offset)
 

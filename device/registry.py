@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _lock = threading.RLock()
-_allocators: dict[int, DeviceAllocator] = {}
+_allocators: dict[int, DeviceAllocator] = {int(DeviceType.CPU): CpuAllocator()}
 _heaps: dict[Device, DeviceHeap] = {}
 _listeners: list[Callable[[int, DeviceAllocator | None], None]] = []
 
@@ -53,7 +53,7 @@ def register_device_allocator(allocator: Any, *, replace: bool = False) -> Devic
     found = as_allocator(allocator)
     kind = _described(found)
     with _lock:
-        if kind in _allocators and not replace:
+        if kind in _allocators and not replace and not _is_built_in(kind):
             raise DeviceError(
                 f"{Device(kind)} has the allocator {_allocators[kind]!r}: unregister it first, or pass replace=True"
             )
@@ -61,12 +61,12 @@ def register_device_allocator(allocator: Any, *, replace: bool = False) -> Devic
     return found
 
 
-def unregister_device_allocator(type: Any) -> None:
+def unregister_device_allocator(which: Any) -> None:
     """Forget the allocator of a type of device. Tensors keep their memory and return it to where it came from.
 
     Parameters
     ----------
-    type
+    which
         A device, a type or its name, or the allocator itself. The CPU gets its own allocator back.
 
     Raises
@@ -74,12 +74,12 @@ def unregister_device_allocator(type: Any) -> None:
     DeviceError
         None is registered, or another one than the one given.
     """
-    given = type if isinstance(type, DeviceAllocator) else None
-    kind = int(Device(given.device_type if given else type).type)
+    given = which if isinstance(which, DeviceAllocator) else None
+    kind = int(Device(which if given is None else given.device_type).type)
     with _lock:
-        if kind not in _allocators or (given is not None and _allocators[kind] is not given):
+        if kind not in _allocators or _is_built_in(kind) or (given is not None and _allocators[kind] is not given):
             raise DeviceError(f"{given or Device(kind)!r} is not registered")
-        _set(kind, None)
+        _set(kind, CpuAllocator() if kind == DeviceType.CPU else None)
 
 
 def device_allocator(type: Any) -> DeviceAllocator:
@@ -92,8 +92,6 @@ def device_allocator(type: Any) -> DeviceAllocator:
     """
     kind = int(Device(type).type)
     with _lock:
-        if kind == DeviceType.CPU and kind not in _allocators:
-            _allocators[kind] = CpuAllocator()
         if kind not in _allocators:
             raise DeviceError(
                 f"no allocator is registered for {Device(kind)}: call etarena.register_device_allocator first"
@@ -137,6 +135,10 @@ def _set(kind: int, allocator: DeviceAllocator | None) -> None:
         _heaps.pop(device).retire()
     for listener in _listeners:
         listener(kind, allocator)
+
+
+def _is_built_in(kind: int) -> bool:
+    return kind == DeviceType.CPU and type(_allocators[kind]) is CpuAllocator
 
 
 def _described(allocator: DeviceAllocator) -> int:

@@ -29,6 +29,7 @@ cdef class TensorCore:
     cdef int require_cpu(self, str what) except -1
     cdef bint is_cpu(self) noexcept
     cdef bint is_dense(self) noexcept                      # in its dim order
+    cdef bint lies_dense(self, const uint8_t* order) noexcept
     cdef bint is_row_major(self) noexcept
     cdef int64_t count(self) noexcept                      # items
     cdef int64_t span(self) noexcept                       # bytes from the first to one past the last item

@@ -91,10 +91,14 @@ cdef class TensorCore:
         return (last + 1) * item_bytes(self.code)
 
     cdef bint is_dense(self) noexcept:
+        return self.lies_dense(self.order)
+
+    cdef bint lies_dense(self, const uint8_t* order) noexcept:
+        """Whether the items lie without gaps in this order of dimensions; those of size 1 fit anywhere."""
         cdef int64_t step = 1
         cdef int i, d
         for i in range(self.rank - 1, -1, -1):
-            d = self.order[i]
+            d = order[i]
             if self.sizes[d] == 0:
                 return True
             if self.sizes[d] != 1 and self.steps[d] != step:

@@ -8,6 +8,7 @@ from libcpp.vector cimport vector
 
 from etarena._runtime cimport Probe, Stop, TensorView
 from etarena.delegates.table cimport Instance, Registration
+from etarena.device.abi cimport etarena_device_allocator
 
 cdef extern from "runtime_guard.h" namespace "etarena" nogil:
     cdef cppclass Failure:
@@ -39,7 +40,7 @@ cdef extern from "foreign_backend.h" namespace "etarena" nogil:
     vector[string] c_registered_backends "etarena::registered_backends"() except +
 
 cdef extern from "kernels.h" namespace "etarena" nogil:
-    cbool register_cache_kernels() noexcept
+    cbool register_kernels() noexcept
 
 cdef extern from "told_numbers.h" namespace "etarena" nogil:
     cdef enum StopKind "etarena::StopKind":
@@ -98,3 +99,10 @@ cdef extern from "method_handle.h" namespace "etarena" nogil:
         int64_t int_value(size_t value) noexcept
         double double_value(size_t value) noexcept
         cbool bool_value(size_t value) noexcept
+
+
+cdef extern from "device_bridge.h" namespace "etarena" nogil:
+    cbool bridge_allocator(int type, const etarena_device_allocator* table) except +
+    void* bridged_allocate(int type, int index, size_t nbytes, size_t alignment) except +
+    void bridged_free(int type, int index, void* address) except +
+    cbool bridged_copy(int type, int index, void* to, const void* source, size_t nbytes, cbool to_device) except +

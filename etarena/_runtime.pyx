@@ -21,10 +21,14 @@ from etarena._native cimport (
     STOP_DONE,
     STOP_FAILED,
     StopKind,
+    bridge_allocator,
+    bridged_allocate,
+    bridged_copy,
+    bridged_free,
     c_registered_backends,
     c_registered_kernels,
-    register_cache_kernels,
     register_foreign,
+    register_kernels,
     register_plan_backend,
     start_runtime,
     unregister_foreign,
@@ -33,7 +37,11 @@ from etarena.delegates.foreign cimport new_user
 from etarena.delegates.python_table cimport set_blob_owner, take_exception
 from etarena.delegates.table cimport Instance, Registration, Table
 
+from etarena.device.abi cimport etarena_device_allocator
+
 from .allocator.errors import PlanError
+from .device.exported_table import ExportedTable
+from .device.registry import on_registration
 from .failures import foreign_failure, native_failure
 
 cdef enum:
@@ -46,7 +54,7 @@ cdef enum:
 start_runtime()
 if not register_plan_backend():
     raise ImportError("ExecuTorch refused the backend EtarenaPlan: is another copy of etarena loaded?")
-if not register_cache_kernels():
+if not register_kernels():
     raise ImportError("ExecuTorch refused the kernels of etarena's operators")
 
 
@@ -352,3 +360,39 @@ cdef class NativeMethod:
         if tag == TAG_BOOL:
             return bool((<MethodHandle*> self.c_obj).bool_value(value))
         return None
+
+
+cdef list exported_tables = []   # for ever: memory of them may come back at any time
+
+
+def connect_device_allocator(int kind, allocator):
+    """Let ExecuTorch's own slot for a type of device take memory from an allocator, or from none; False: it cannot."""
+    cdef const etarena_device_allocator* table = NULL
+    if allocator is not None:
+        exported_tables.append(ExportedTable(allocator))
+        table = <const etarena_device_allocator*> <size_t> exported_tables[-1].address
+    return bridge_allocator(kind, table)
+
+
+def runtime_allocate(int kind, int index, size_t nbytes, size_t alignment=16):
+    """Take memory as the runtime does from its own slot; its address, 0 if refused."""
+    cdef void* address
+    with nogil:
+        address = bridged_allocate(kind, index, nbytes, alignment)
+    return <size_t> address
+
+
+def runtime_free(int kind, int index, size_t address):
+    """Give memory of `runtime_allocate` back."""
+    with nogil:
+        bridged_free(kind, index, <void*> address)
+
+
+def runtime_copy(int kind, int index, size_t to, size_t source, size_t nbytes, bint to_device):
+    """Copy as the runtime does through its own slot; False if refused."""
+    cdef bint done
+    with nogil:
+        done = bridged_copy(kind, index, <void*> to, <const void*> source, nbytes, to_device)
+    return done
+
+on_registration(connect_device_allocator)

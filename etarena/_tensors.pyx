@@ -12,9 +12,10 @@ from libc.stdlib cimport free, malloc
 
 from etarena.allocator.arena cimport Arena
 from etarena.device.dlpack cimport DLPACK_CPU, DLDataType, DLManagedTensorVersioned, DLPackExchangeAPI, DLTensor
+from etarena.device.etensor cimport ETensor
 from etarena.device.scalar_types cimport buffer_dtype, dlpack_dtype, dtype_code
 
-from .allocator.errors import InputError, InputTypeError
+from .allocator.errors import DeviceError, InputError, InputTypeError
 from .device.copies import allow_copy
 
 cdef extern from "Python.h":
@@ -129,6 +130,8 @@ cdef object as_torch_tensor(object value, str name, list copies):
 
 cdef object foreign_tensor(object value, str name, list copies):
     """See anything that is no torch tensor as one."""
+    if type(value) is ETensor:
+        return etensor_view(value, name)
     if PyObject_CheckBuffer(value):
         return buffer_tensor(value, name, copies)
     if not hasattr(value, "__dlpack__"):
@@ -141,6 +144,16 @@ cdef object foreign_tensor(object value, str name, list copies):
     except Exception as error:
         kind = type(value).__name__
         raise InputTypeError(f"input {name!r}: __dlpack__ of {kind} failed: {first_line(error)}") from error
+
+
+cdef object etensor_view(ETensor value, str name):
+    try:
+        value.require_cpu("a method that runs on the CPU")
+        return value.torch()
+    except DeviceError as error:
+        raise DeviceError(f"input {name!r}: {error}") from error
+    except InputTypeError as error:
+        raise InputTypeError(f"input {name!r}: {error}") from error
 
 
 cdef str first_line(object error):
@@ -279,6 +292,8 @@ cdef bint overlaps(object tensor, object others):
 
 cdef tuple memory_range(object tensor):
     """Addresses from the first to one past the last byte of a strided tensor; strides are never negative in torch."""
+    if type(tensor) is ETensor:
+        return tensor.address, tensor.address + (<ETensor> tensor).span()
     if tensor.numel() == 0:
         return 0, 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
