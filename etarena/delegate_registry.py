@@ -53,7 +53,9 @@ def register_delegate(name: str, what: Any) -> None:
 
     refusal = register_table(table)
     if refusal == "taken":
-        raise Error(f"a delegate is registered under {name!r} already: call etarena.unregister_delegate({name!r}) first")
+        raise Error(
+            f"a delegate is registered under {name!r} already: call etarena.unregister_delegate({name!r}) first"
+        )
     if refusal == "stock":
         raise Error(f"{name!r} is the name of a backend of ExecuTorch in this process: choose another one")
     if refusal == "full":

@@ -1,7 +1,8 @@
 /* A backend in C for etarena: the sine of every element, or the cosine if the compile spec "cosine" is there.
  *
- * Build:  cc -O2 -shared -fPIC -I$(python -c 'import etarena; print(etarena.get_include())') c_delegate.c -lm -o sine.so
- * Use:    etarena.register_delegate("SineInC", ctypes.CDLL("./sine.so").etarena_sine_table())   with restype c_void_p
+ * Build:  cc -O2 -shared -fPIC -I$(python -c 'import etarena; print(etarena.get_include())') c_delegate.c -lm -o
+ * sine.so Use:    etarena.register_delegate("SineInC", ctypes.CDLL("./sine.so").etarena_sine_table())   with restype
+ * c_void_p
  *
  * It computes in its scratch first, only to show that scratch is there: a real backend would keep intermediate results
  * in it.

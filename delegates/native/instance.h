@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "staging.h"
 #include "scratch_memory.h"
+#include "staging.h"
 
 namespace etarena {
 
@@ -95,8 +95,8 @@ struct Instance {
 inline std::string text_of(etarena_error& error, etarena_status status) {
   error.message[sizeof error.message - 1] = 0;
   if (error.message[0] != 0) return error.message;
-  static const char* const names[] = {"no error",      "invalid argument", "not supported", "out of memory",
-                                      "it failed",     "device lost",      "timeout"};
+  static const char* const names[] = {"no error",  "invalid argument", "not supported", "out of memory",
+                                      "it failed", "device lost",      "timeout"};
   return status > 0 && status < 7 ? names[status] : "status " + std::to_string(status);
 }
 
@@ -224,7 +224,8 @@ inline std::string call(Instance& self, int32_t instruction, const char** step) 
     const etarena_requirement& wish = self.wishes[entry.argument];
     next = stage_in(entry, wish, arguments[entry.argument], next);
     if (self.method == nullptr) continue;
-    self.copies.push_back({instruction, entry.argument, moved_bytes(wish, entry.nbytes), static_cast<int32_t>(entry.why)});
+    self.copies.push_back(
+        {instruction, entry.argument, moved_bytes(wish, entry.nbytes), static_cast<int32_t>(entry.why)});
   }
   etarena_error error;
   error.message[0] = 0;

@@ -1,6 +1,6 @@
-"""What delegates want of their arguments: joined in the plan, or staged by copies that are counted and can be refused."""
+"""What delegates want of their arguments: joined in the plan, or staged by copies that are counted or refused."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ class Wishes(TorchDelegate):
 
     read: Any = None
     write: Any = None
-    seen: list[Any] = []
+    seen: ClassVar[list[Any]] = []
 
     def requirements(self, shapes):
         return [self.read, self.write]
@@ -101,9 +101,10 @@ def test_planned_buffers_are_aligned(alignment, program, use):
         assert all(address % alignment == 0 for address, _, _ in made.seen)
         # Only the caller's input is not the plan's to align.
         (copy,) = method.last_run.copies
-        assert copy.nbytes == 2 * rows * 200   # read and written: it did not say that it only reads
+        assert copy.nbytes == 2 * rows * 200  # read and written: it did not say that it only reads
         assert copy.cause == (
-            f"argument 0 (x) of delegate '{BACKEND}' at instruction 0 does not meet the delegate's requirement alignment"
+            f"argument 0 (x) of delegate '{BACKEND}' at instruction 0 does not meet the delegate's requirement "
+            "alignment"
         )
 
 
@@ -147,8 +148,7 @@ def test_planned_buffers_are_padded(multiple, program, use):
                 if other is not buffer and other.first < buffer.last and buffer.first < other.last
             ]
             assert all(
-                other.offset >= buffer.offset + room or other.offset + other.nbytes <= buffer.offset
-                for other in others
+                other.offset >= buffer.offset + room or other.offset + other.nbytes <= buffer.offset for other in others
             )
     assert made.seen
     assert ends
@@ -161,7 +161,7 @@ def test_row_pitch_is_staged(pitch, program, use):
     for rows in (5, 1):
         made.seen.clear()
         assert_right(method, torch.randn(rows, 50))
-        if rows == 1:   # there is no second row
+        if rows == 1:  # there is no second row
             assert method.last_run.copies == ()
             continue
         expected = -(-200 // pitch) * pitch

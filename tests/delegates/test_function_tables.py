@@ -51,7 +51,7 @@ def use():
 
     def register(what):
         etarena.register_delegate(BACKEND, what)
-        registered.append(what)   # tables live as long as they are registered
+        registered.append(what)  # tables live as long as they are registered
 
     yield register
     if registered:
@@ -108,7 +108,9 @@ def test_a_table_made_with_ctypes(program, use):
 
     def execute(context, handle, arguments, count, scratch, nbytes, error):
         seen.append((context, handle, count, nbytes, tuple(arguments[0].sizes[:2]), tuple(arguments[0].strides[:2])))
-        seen.append((arguments[0].kind, arguments[0].dtype, tuple(arguments[0].dim_order[:2]), arguments[0].device.type))
+        seen.append(
+            (arguments[0].kind, arguments[0].dtype, tuple(arguments[0].dim_order[:2]), arguments[0].device.type)
+        )
         np.sin(array(arguments[0]), out=array(arguments[1]))
         return 0
 
@@ -242,7 +244,7 @@ def test_a_text_without_an_end(program, use):
         return 4
 
     use(table(execute))
-    with pytest.raises(etarena.RuntimeFailure, match="x{1000}"):
+    with pytest.raises(etarena.RuntimeFailure, match=r"x{1000}"):
         load(program).execute([torch.zeros(2, 50)])
 
 

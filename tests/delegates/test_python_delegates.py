@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ BACKEND = "SineOfTheTests"
 class Halves(TorchDelegate):
     """Computes in its scratch, which it fills whole."""
 
-    seen: list[Any] = []
+    seen: ClassVar[list[Any]] = []
 
     def scratch_bytes(self, shapes):
         return 2 * 4 * int(np.prod(shapes[0]))

@@ -74,7 +74,7 @@ def succeed(*_: Any) -> int:
 def table(execute: Callable[..., int] = succeed, **functions: Callable[..., Any]) -> Table:
     """A table whose functions do nothing but what is given."""
     made = Table(ctypes.sizeof(Table), 1, None)
-    kinds = {name: kind for name, kind in Table._fields_[3:]}
+    kinds = dict(Table._fields_[3:])
     wanted = {"init": succeed, "close": lambda *_: None, "execute": execute, **functions}
     for name, function in wanted.items():
         setattr(made, name, kinds[name](function))
