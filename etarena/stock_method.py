@@ -66,9 +66,9 @@ class StockMethod:
 
     def _load(self) -> None:
         planned, self._backends, _ = self._program.native.describe(self.name)
-        self._planned_bytes = sum(planned)
+        self._planned_bytes = sum(nbytes for nbytes, _, _ in planned)
         # Zeroed like ExecuTorch's own runtime does: a buffer that the file mutates starts at zero.
-        blocks = [self.arena.alloc(max(nbytes, 1)) for nbytes in planned]
+        blocks = [self.arena.alloc(max(nbytes, 1)) for nbytes, _, _ in planned]
         for block in blocks:
             ctypes.memset(block.address, 0, block.nbytes)
         self._native = NativeMethod(self._program.native, self.name, blocks)
