@@ -208,7 +208,7 @@ cdef class DelegateScratch:
 
     cdef int check_copies(self, NativeMethod native) except -1:
         """Refuse what the next calls would have to copy, if copies are refused: everything has its address now."""
-        if not refuses_copies():
+        if not self.has_wishes or not refuses_copies():
             return 0
         for user, delegate in zip(self.users, self.calls):
             if isinstance(user, ForeignUser):
