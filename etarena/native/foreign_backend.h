@@ -1,7 +1,7 @@
 // Delegates behind function tables as ExecuTorch backends.
 //
-// ExecuTorch has room for 16 backends, keeps the name's pointer and forgets none of them: each name gets one object that
-// lives for ever and points at what is registered under it now.
+// ExecuTorch has room for 16 backends, keeps the name's pointer and forgets none of them: each name gets one object
+// that lives for ever and points at what is registered under it now.
 #pragma once
 
 #include <executorch/runtime/backend/interface.h>
@@ -61,11 +61,10 @@ class ForeignBackend final : public executorch::runtime::BackendInterface {
     etarena_error error;
     error.message[0] = 0;
     const etarena_delegate& table = instance->table();
-    const etarena_status status =
-        table.init(table.context, processed->data(), processed->size(), given.data(),
-                   static_cast<uint32_t>(given.size()), &instance->handle, &error);
+    const etarena_status status = table.init(table.context, processed->data(), processed->size(), given.data(),
+                                             static_cast<uint32_t>(given.size()), &instance->handle, &error);
     if (status != ETARENA_OK) {
-      tell(*instance, "init", text_of(error, status));
+      tell(*instance, "init", text_of(error, status), expected_instances != nullptr);
       return Error::DelegateInvalidCompatibility;
     }
     instance->open = true;
@@ -87,7 +86,7 @@ class ForeignBackend final : public executorch::runtime::BackendInterface {
     }
     if (reason.empty()) reason = call(self, instruction, &step);
     if (reason.empty()) return Error::Ok;
-    tell(self, step, reason);
+    tell(self, step, reason, self.method != nullptr);
     return Error::Internal;
   }
 
@@ -170,9 +169,10 @@ class ForeignBackend final : public executorch::runtime::BackendInterface {
     return reason;
   }
 
-  static void tell(const Instance& self, const char* step, const std::string& reason) {
+  // `ours`: the call is one of etarena's, which raises what is told here.
+  static void tell(const Instance& self, const char* step, const std::string& reason, bool ours) {
     const Registration& registration = *self.registration;
-    if (current_call != nullptr) {
+    if (ours && current_call != nullptr) {
       current_call->backend = registration.name;
       current_call->step = step;
       current_call->reason = reason;
