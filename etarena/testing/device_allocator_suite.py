@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..allocator.errors import ArenaFullError, DeviceError
 from ..device.adaptors import FailingAllocator, TrackAllocator
-from ..device.allocator import DeviceAllocator
 from ..device.capabilities import Capabilities
 from ..device.device import Device
 from ..device.device_heap import DeviceHeap
@@ -21,6 +20,9 @@ from ..device.resource import Resource
 from ..device.tables import as_allocator
 from .allocator_checks import REFUSALS, pattern, read, start_of, taken, write
 from .forked import in_child
+
+if TYPE_CHECKING:
+    from ..device.allocator import DeviceAllocator
 
 __all__ = ["DeviceAllocatorSuite"]
 
