@@ -40,7 +40,7 @@ cdef extern from "foreign_backend.h" namespace "etarena" nogil:
     vector[string] c_registered_backends "etarena::registered_backends"() except +
 
 cdef extern from "kernels.h" namespace "etarena" nogil:
-    cbool register_cache_kernels() noexcept
+    cbool register_kernels() noexcept
 
 cdef extern from "told_numbers.h" namespace "etarena" nogil:
     cdef enum StopKind "etarena::StopKind":

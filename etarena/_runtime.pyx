@@ -27,8 +27,8 @@ from etarena._native cimport (
     bridged_free,
     c_registered_backends,
     c_registered_kernels,
-    register_cache_kernels,
     register_foreign,
+    register_kernels,
     register_plan_backend,
     start_runtime,
     unregister_foreign,
@@ -54,7 +54,7 @@ cdef enum:
 start_runtime()
 if not register_plan_backend():
     raise ImportError("ExecuTorch refused the backend EtarenaPlan: is another copy of etarena loaded?")
-if not register_cache_kernels():
+if not register_kernels():
     raise ImportError("ExecuTorch refused the kernels of etarena's operators")
 
 

@@ -16,7 +16,7 @@ from etarena.delegates.foreign cimport ForeignUser
 
 from .allocator.plan import Kind
 from .allocator.sizes import Opcode
-from .copies import Copy, allow_copy
+from .device.copies import Copy, allow_copy
 
 cdef int64_t LARGEST_MULTIPLE = <int64_t> 1 << 40   # bytes
 
