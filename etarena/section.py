@@ -14,8 +14,8 @@ from .allocator import plan
 from .allocator.errors import ExportError
 from .capture import Capture
 from .conditions import upper_bounds
-from .discoveries import TellingNodes, Told
 from .device.dtypes import ITEM_BYTES
+from .discoveries import TellingNodes, Told
 from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
 from .order import example_sizes, preferred_order
