@@ -11,7 +11,7 @@ from ..allocator.errors import DeviceError
 
 __all__ = ["FileDescriptor", "address_of_pointer", "handle_number"]
 
-_function_pointer = ctypes.CFUNCTYPE(None).__mro__[1]  # the base of all function types, which ctypes does not name
+_function_pointer: Any = ctypes.CFUNCTYPE(None).__mro__[1]  # the base of all function types, which ctypes does not name
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]

@@ -253,6 +253,7 @@ def test_impossible_addresses_are_refused(address) -> None:
         (lambda: np.ones(4)[::-1], InputError, "negative"),
         (lambda: np.zeros(4, [("a", "i1"), ("b", "f4")])["b"], InputError, "splits items"),
         (lambda: torch.ones(3, dtype=torch.complex64).conj(), InputError, "negated or conjugated"),
+        (lambda: torch.ones(3, dtype=torch.complex64).conj().imag, InputError, "negated or conjugated"),
         (lambda: torch.eye(3).to_sparse(), InputTypeError, "sparse_coo"),
         (lambda: torch.ones(3, device="meta"), InputTypeError, "meta"),
         (lambda: np.ones((1,) * 17), InputError, "at most 16"),
