@@ -176,6 +176,11 @@ class DeviceHeap:
         with self._locked(), self._called("unmap"):
             self.allocator.unmap(self.device.index, resource)
 
+    def synchronize(self) -> None:
+        """Wait until the device has done all it was told."""
+        with self._locked(), self._called("synchronize"):
+            self.allocator.synchronize(self.device.index)
+
     def owns(self, resource: Resource) -> bool:
         """Whether this memory came from here."""
         owner: object = resource

@@ -302,6 +302,10 @@ cdef class ETensor(TensorCore):
         here = dlpack_device(self)
         if stream is not None and self.is_cpu():
             raise BufferError("a tensor on the CPU has no stream")
+        if not self.is_cpu() and stream != -1:   # -1: the consumer orders the work itself
+            from .registry import synchronize
+
+            synchronize(self.device)
         if dl_device is not None and tuple(dl_device) != here:
             if tuple(dl_device) != (1, 0) or copy is False:
                 raise BufferError(f"this tensor lies on {self.device}, not on DLPack's device {tuple(dl_device)}")

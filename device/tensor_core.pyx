@@ -31,6 +31,7 @@ cdef int64_t MOST_BYTES = 1 << 62
 
 
 @cython.final
+@cython.no_gc_clear                      # __dealloc__ needs the tensor
 cdef class Pin:
     """Counts as an export of a tensor while it lives: the owner of views."""
 

@@ -125,6 +125,17 @@ def test_what_was_made_from_it_keeps_it_open(export) -> None:
     tensor.close()
 
 
+def test_views_in_cycles_are_given_back() -> None:
+    tensor = ETensor(torch.arange(4.0))
+    loop: list = [tensor.view(), memoryview(tensor.view())]
+    loop.append(loop)
+    assert tensor.n_exports == 2
+    del loop
+    gc.collect()
+    assert tensor.n_exports == 0
+    tensor.close()
+
+
 def test_memory_outlives_the_tensor_if_somebody_uses_it() -> None:
     array = ETensor(torch.arange(4.0)).numpy()
     gc.collect()

@@ -111,6 +111,37 @@ class Visible(CpuAllocator):
         self.maps -= 1
 
 
+def test_a_mapped_tensor_stays_open() -> None:
+    etarena.register_device_allocator(Visible())
+    try:
+        there = ETensor(torch.ones(4)).to("custom65")
+        with there.map() as mapped:
+            with pytest.raises(BufferError, match="still use"):
+                there.close()
+            mapped.numpy()[...] = 2
+        there.close()
+    finally:
+        etarena.unregister_device_allocator("custom65")
+
+
+def test_consumers_of_dlpack_wait_for_the_device() -> None:
+    class Busy(Visible):
+        device_type = "metal"
+        waits = 0
+
+        def synchronize(self, index):
+            self.waits += 1
+
+    busy = etarena.register_device_allocator(Busy())
+    try:
+        there = ETensor.empty("float32", (4,), "metal")
+        for stream, waits in [(None, 1), (2, 2), (-1, 2)]:
+            assert ETensor.from_dlpack(there.__dlpack__(stream=stream)).device == there.device
+            assert busy.waits == waits
+    finally:
+        etarena.unregister_device_allocator("metal")
+
+
 def test_memory_that_the_cpu_sees_is_mapped_without_a_copy() -> None:
     allocator = etarena.register_device_allocator(Visible())
     try:
