@@ -41,6 +41,7 @@ def results(bench: dict[str, Any], demo: dict[str, Any] | None, machine: Sequenc
         *switching(entries(bench, "test_switch_to_a_cached_plan"), entries(bench, "test_grow_the_arena")),
         *delegate_calls(entries(bench, "test_delegate_call")),
         *leaks(entries(bench, "test_memory_stays_flat")),
+        *etensors(entries(bench, "test_etensor_interop"), entries(bench, "test_etensor_input")),
         *(demo_figures(demo) if demo else ()),
     ]
     return "\n\n".join(parts) + "\n"
@@ -175,6 +176,23 @@ def leaks(found: list[Entry]) -> Iterator[str]:
             f"{title(entry)}, {entry['calls']:,} calls with {entry['shapes']:,} distinct shapes. Resident memory\n"
             f"after each tenth of them, in MiB: {', '.join(f'{size / (1 << 20):.1f}' for size in entry['resident'])};\n"
             f"growth from the first tenth to the last: {entry['growth'] / 1024:.0f} KiB."
+        )
+
+
+def etensors(interop: list[Entry], inputs: list[Entry]) -> Iterator[str]:
+    if interop or inputs:
+        yield "## ETensors"
+    for entry in interop:
+        yield (
+            "One call from Python on a 3 x 4 tensor (target: at most 1000 ns), the loop around it included;\n"
+            f"{entry['copied']} bytes were copied."
+        )
+        yield table(("call", "ns"), [(name, f"{ns:.0f}") for name, ns in entry["ns"].items()])
+    for entry in inputs:
+        kinds = ", ".join(f"{ns:.0f} ns as a {kind}" for kind, ns in entry["ns_an_input"].items())
+        yield (
+            f"Each further input of `execute` costs {kinds}, from the Python object to the pointer that the\n"
+            "runtime reads (target: at most 300 ns more than the pointer alone)."
         )
 
 

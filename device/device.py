@@ -89,7 +89,7 @@ class Device:
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError("a Device cannot be changed")
 
-    def __reduce__(self) -> tuple[type[Device], tuple[int, int]]:
+    def __reduce__(self) -> tuple[object, tuple[int, int]]:
         return Device, (self._type, self._index)
 
     def __eq__(self, other: object) -> bool:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ..allocator.errors import ArenaFullError, DeviceError, Error
 from ..allocator.offset_heap import OffsetHeap
 from .capabilities import Capabilities
-from .device import Device
 from .kinds import kind_name
 from .ranges import POINTER_KINDS, TakenRanges
 from .resource import Resource
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .allocator import DeviceAllocator
+    from .device import Device
 
 __all__ = ["Allocation", "DeviceHeap", "DeviceHeapStats"]
 
@@ -71,9 +71,9 @@ class DeviceHeap:
 
     Notes
     -----
-    Memory that the CPU cannot touch is taken in blocks, which an `OffsetHeap` divides: an arena in offset mode. All calls
-    to the allocator are made under one lock. Tensors dropped by the cycle collector in the middle of such a call are
-    given back after it.
+    Memory that the CPU cannot touch is taken in blocks, which an `OffsetHeap` divides: an arena in offset mode. All
+    calls to the allocator are made under one lock. Tensors dropped by the cycle collector in the middle of such a call
+    are given back after it.
     """
 
     def __init__(self, allocator: DeviceAllocator, device: Device) -> None:
@@ -176,9 +176,14 @@ class DeviceHeap:
         with self._locked(), self._called("unmap"):
             self.allocator.unmap(self.device.index, resource)
 
+    def synchronize(self) -> None:
+        """Wait until the device has done all it was told."""
+        with self._locked(), self._called("synchronize"):
+            self.allocator.synchronize(self.device.index)
+
     def owns(self, resource: Resource) -> bool:
         """Whether this memory came from here."""
-        owner = resource
+        owner: object = resource
         while isinstance(owner, Resource):
             owner = owner.owner
         return isinstance(owner, Allocation) and owner.heap is self
@@ -221,8 +226,8 @@ class DeviceHeap:
         other = self._taken.overlapping(resource)
         if other:
             raise DeviceError(
-                f"{self._name()}: allocate returned {resource!r}, which overlaps bytes {other[0]} to {other[1]} that are "
-                "in use"
+                f"{self._name()}: allocate returned {resource!r}, which overlaps bytes {other[0]} to {other[1]} "
+                "that are in use"
             )
         start = resource.offset + (resource.handle if resource.kind in POINTER_KINDS else 0)
         fault = ""

@@ -193,7 +193,7 @@ cdef class ETensor(TensorCore):
         return numpy_asarray(self)
 
     def torch(self):
-        """A torch tensor on the same memory. Torch has no read-only tensors: do not write into one of a read-only tensor.
+        """A torch tensor on the same memory. Torch has no read-only tensors: do not write if this one is read-only.
 
         Raises
         ------
@@ -302,6 +302,10 @@ cdef class ETensor(TensorCore):
         here = dlpack_device(self)
         if stream is not None and self.is_cpu():
             raise BufferError("a tensor on the CPU has no stream")
+        if not self.is_cpu() and stream != -1:   # -1: the consumer orders the work itself
+            from .registry import synchronize
+
+            synchronize(self.device)
         if dl_device is not None and tuple(dl_device) != here:
             if tuple(dl_device) != (1, 0) or copy is False:
                 raise BufferError(f"this tensor lies on {self.device}, not on DLPack's device {tuple(dl_device)}")
@@ -345,8 +349,8 @@ cdef ETensor place(ETensor out, Resource resource, device, bint readonly):
     cdef int64_t has = <int64_t> resource.c_obj.nbytes
     if out.span() > has and not (resource.c_obj.kind == ETARENA_RESOURCE_VK_IMAGE and has == 0):
         raise DeviceError(
-            f"a {out.dtype} tensor of shape {out.shape} and strides {out.strides} takes {out.span()} bytes, {resource!r} "
-            f"has {has}"
+            f"a {out.dtype} tensor of shape {out.shape} and strides {out.strides} takes {out.span()} bytes, "
+            f"{resource!r} has {has}"
         )
     if start % alignment_of(item):
         raise DeviceError(f"{resource!r} does not begin at a multiple of the {item} bytes of an item")

@@ -11,6 +11,7 @@ from ..allocator.errors import DeviceError
 
 __all__ = ["FileDescriptor", "address_of_pointer", "handle_number"]
 
+_function_pointer: Any = ctypes.CFUNCTYPE(None).__mro__[1]  # the base of all function types, which ctypes does not name
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -28,7 +29,7 @@ def handle_number(value: Any, what: str = "handle") -> int:
         number: int = value
     elif type(value).__module__ == "_cffi_backend":
         number = _cffi_number(value)
-    elif isinstance(value, ctypes._Pointer | ctypes._CFuncPtr):
+    elif isinstance(value, ctypes._Pointer | _function_pointer):
         number = ctypes.cast(value, ctypes.c_void_p).value or 0
     elif isinstance(value, ctypes._SimpleCData):
         number = value.value or 0

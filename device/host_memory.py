@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..allocator.errors import DeviceError
 from .etensor import ETensor
 from .kinds import ResourceKind
-from .resource import Resource
+
+if TYPE_CHECKING:
+    from .resource import Resource
 
 __all__ = ["host_bytes"]
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
 
 from .kinds import ResourceKind
-from .resource import Resource
+
+if TYPE_CHECKING:
+    from .resource import Resource
 
 __all__ = ["POINTER_KINDS", "TakenRanges"]
 

@@ -20,6 +20,7 @@ __all__ = [
     "device_heap",
     "on_registration",
     "register_device_allocator",
+    "synchronize",
     "unregister_device_allocator",
 ]
 
@@ -116,6 +117,14 @@ def device_heap(device: Any) -> DeviceHeap:
                 raise DeviceError(f"there is no {place}: {allocator!r} has {allocator.device_count} devices")
             heap = _heaps[place] = DeviceHeap(allocator, place)
         return heap
+
+
+def synchronize(device: Any) -> None:
+    """Wait until a device has done all it was told, if anybody registered an allocator for it."""
+    with _lock:
+        known = int(Device(device).type) in _allocators
+    if known:
+        device_heap(device).synchronize()
 
 
 def on_registration(listener: Callable[[int, DeviceAllocator | None], None]) -> None:

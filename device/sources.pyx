@@ -9,6 +9,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uintptr_t
 
 from etarena.device.dlpack cimport (
+    DLPACK_COMPLEX,
     DLPACK_CPU,
     DLPACK_CUDA,
     DLPACK_CUDA_HOST,
@@ -85,15 +86,15 @@ cdef int read_torch(TensorCore out, object tensor) except -1:
             raise InputTypeError(f"expected a torch.Tensor, got {type(tensor).__name__}")
         if type(tensor).__torch_dispatch__ is not plain_dispatch:
             raise InputTypeError(f"a {type(tensor).__name__} has no plain memory; pass a torch.Tensor")
-    if tensor.is_neg() or tensor.is_conj():
-        raise InputError(
-            "the tensor is a negated or conjugated view: resolve_neg() and resolve_conj() copy it to plain memory"
-        )
     try:
         exchange.dltensor_from_py_object_no_sync(<void*> <PyObject*> tensor, &view)
     except Exception as error:
         text = str(error).partition("\n")[0]
         raise InputTypeError(f"a {type(tensor).__name__} ({tensor.layout}, {tensor.device}): {text}") from error
+    if tensor.is_neg() or (view.dtype.code == DLPACK_COMPLEX and tensor.is_conj()):
+        raise InputError(
+            "the tensor is a negated or conjugated view: resolve_neg() and resolve_conj() copy it to plain memory"
+        )
     read_record(out, &view, tensor)
     if out.is_cpu():
         refuse_short_storage(out, tensor)

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcpy, memmove
 
 from etarena.device.scalar_types cimport item_bytes
-from etarena.device.tensor_core cimport MAX_RANK, TensorCore
+from etarena.device.tensor_core cimport MAX_RANK, TensorCore, pin
 
 __all__ = ["copy_strided", "item_range"]
 
@@ -38,6 +38,7 @@ cdef int copy_items(TensorCore out, TensorCore source) except -1:
     cdef size_t nbytes
     out.require_cpu("a copy")
     source.require_cpu("a copy")
+    held = pin(out), pin(source)         # nobody closes them meanwhile
     if out.count() == 0:
         return 0
     for d in range(out.rank):
@@ -46,6 +47,7 @@ cdef int copy_items(TensorCore out, TensorCore source) except -1:
         nbytes = <size_t> out.span()
         with nogil:
             memmove(out.data, source.data, nbytes)
+        del held
         return 0
     plan.rank, plan.item = out.rank, item_bytes(out.code)
     for i in range(out.rank):
@@ -55,6 +57,7 @@ cdef int copy_items(TensorCore out, TensorCore source) except -1:
         plan.from_steps[i] = <int64_t> source.steps[d] * plan.item
     with nogil:
         walk(&plan, 0, <char*> out.data, <const char*> source.data)
+    del held
     return 0
 
 

@@ -31,6 +31,7 @@ cdef int64_t MOST_BYTES = 1 << 62
 
 
 @cython.final
+@cython.no_gc_clear                      # __dealloc__ needs the tensor
 cdef class Pin:
     """Counts as an export of a tensor while it lives: the owner of views."""
 
@@ -138,7 +139,7 @@ cdef class TensorCore:
             if sizes[d] > 0:
                 last += (sizes[d] - 1) * step
             if last >= MOST_BYTES // 32:
-                raise SizeOverflowError(f"a tensor of sizes {[sizes[i] for i in range(rank)]} has more than 2**57 items")
+                raise SizeOverflowError(f"sizes {[sizes[i] for i in range(rank)]}: a tensor has at most 2**57 items")
             if strides == NULL:
                 step *= max(sizes[d], 1)
         order_by_stride(self)
@@ -257,7 +258,7 @@ cdef class TensorCore:
 
     @property
     def __array_interface__(self) -> dict:
-        """NumPy's description of the memory, valid while this object lives; prefer `numpy()`, which counts its users."""
+        """NumPy's description of the memory, valid while this object lives; `numpy()` counts its users and this not."""
         self.require_cpu("__array_interface__")
         text = array_typestr(self.code)
         self.lent = True
@@ -404,9 +405,10 @@ cdef list whole_numbers(str what, object numbers):
     for dim, number in enumerate(found):
         if isinstance(number, bool) or not hasattr(number, "__index__"):
             raise InputTypeError(f"{what} must be a sequence of numbers, got {number!r}")
-        found[dim] = number.__index__()
-        if not 0 <= found[dim] <= LARGEST:
-            raise too_large(what, found[dim], dim)
+        whole = number.__index__()
+        if not 0 <= whole <= LARGEST:
+            raise too_large(what, whole, dim)
+        found[dim] = whole
     return found
 
 
@@ -425,7 +427,7 @@ cdef list strides_of(list sizes, list order):
         strides[dim] = step
         step *= max(sizes[dim], 1)
         if step > 1 << 57:
-            raise SizeOverflowError(f"a tensor of shape {sizes} has more than 2**57 items")
+            raise SizeOverflowError(f"shape {sizes}: a tensor has at most 2**57 items")
     return strides
 
 

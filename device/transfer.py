@@ -83,7 +83,7 @@ def overwrite_on_cpu(out: ETensor, source: ETensor) -> None:
 def bytes_of(tensor: ETensor) -> memoryview:
     """All bytes of a dense CPU tensor."""
     begin, end = item_range(tensor)
-    view = ETensor.from_pointer(begin or 1, "uint8", (end - begin,), readonly=tensor.readonly, owner=tensor)
+    view = ETensor.from_pointer(begin or 1, "uint8", (end - begin,), readonly=tensor.readonly, owner=tensor.view())
     return memoryview(view)
 
 
@@ -188,7 +188,7 @@ class Mapping:
                 tensor.shape,
                 strides=tensor.strides,
                 readonly=self.access == "r",
-                owner=tensor,
+                owner=tensor.view(),
             )
         staged = like(tensor, Device("cpu"))
         if self.access != "w":

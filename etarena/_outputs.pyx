@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 from etarena._binding cimport READY, UNKNOWN, BoundShape, ShapeBinder
 from etarena._device_memory cimport DeviceMemory
 from etarena._runtime cimport NativeMethod, TensorView
-from etarena._tensors cimport HeapShare, drop_share, memory_range, new_share, overlaps, share_tensor
+from etarena._tensors cimport HeapShare, drop_share, etensor_view, memory_range, new_share, overlaps, share_tensor
 from etarena.allocator.arena cimport Arena
 from etarena.device.etensor cimport ETensor
 
@@ -64,6 +64,10 @@ cdef class OutputWriter:
         remaining = iter(outputs)
         given = [None if entry.hidden else next(remaining) for entry in self.section.outputs]
         for position, tensor in enumerate(given):
+            if type(tensor) is ETensor:
+                if tensor.readonly:
+                    raise InputError(f"the ETensor for output {position} is read-only")
+                given[position] = tensor = etensor_view(tensor, f"output {position}")
             if tensor is not None:
                 self.check_type(position, tensor)
         self.given = given

@@ -432,4 +432,5 @@ def runtime_copy(int kind, int index, size_t to, size_t source, size_t nbytes, b
         done = bridged_copy(kind, index, <void*> to, <const void*> source, nbytes, to_device)
     return done
 
+
 on_registration(connect_device_allocator)

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, uint8_t
 
 from etarena.allocator.arena cimport Arena
 from etarena.device.dlpack cimport DLTensor
+from etarena.device.etensor cimport ETensor
 
 
 cdef extern from "heap_share.h" namespace "etarena" nogil:
@@ -19,6 +20,7 @@ cdef extern from "heap_share.h" namespace "etarena" nogil:
 
 # Readers of the caller's tensors.
 cdef object as_torch_tensor(object value, str name, list copies)       # any array-like, as a tensor on the same memory
+cdef object etensor_view(ETensor value, str what)                      # likewise, of an ETensor
 cdef int read_tensor(object tensor, str name, DLTensor* out) except -1  # a torch.Tensor, which the caller keeps
 cdef bint has_layout(const DLTensor* tensor, const uint8_t* dim_order) noexcept nogil
 cdef bint overlaps(object tensor, object others)                        # of torch tensors: whether memory is shared

@@ -131,7 +131,7 @@ cdef object as_torch_tensor(object value, str name, list copies):
 cdef object foreign_tensor(object value, str name, list copies):
     """See anything that is no torch tensor as one."""
     if type(value) is ETensor:
-        return etensor_view(value, name)
+        return etensor_view(value, f"input {name!r}")
     if PyObject_CheckBuffer(value):
         return buffer_tensor(value, name, copies)
     if not hasattr(value, "__dlpack__"):
@@ -146,14 +146,15 @@ cdef object foreign_tensor(object value, str name, list copies):
         raise InputTypeError(f"input {name!r}: __dlpack__ of {kind} failed: {first_line(error)}") from error
 
 
-cdef object etensor_view(ETensor value, str name):
+cdef object etensor_view(ETensor value, str what):
+    """See a tensor on the CPU as a torch tensor on the same memory; errors say which input or output it is."""
     try:
         value.require_cpu("a method that runs on the CPU")
         return value.torch()
     except DeviceError as error:
-        raise DeviceError(f"input {name!r}: {error}") from error
+        raise DeviceError(f"{what}: {error}") from error
     except InputTypeError as error:
-        raise InputTypeError(f"input {name!r}: {error}") from error
+        raise InputTypeError(f"{what}: {error}") from error
 
 
 cdef str first_line(object error):

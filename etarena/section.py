@@ -14,9 +14,9 @@ from .allocator import plan
 from .allocator.errors import ExportError
 from .capture import Capture
 from .conditions import upper_bounds
+from .device.dtypes import ITEM_BYTES
 from .device_placement import CPU
 from .discoveries import TellingNodes, Told
-from .device.dtypes import ITEM_BYTES
 from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
 from .order import example_sizes, preferred_order

@@ -76,8 +76,7 @@ class ForwardingAllocator final : public rt::DeviceAllocator {
     etarena_error error;
     error.message[0] = 0;
     if (!find(from, nbytes, &taken, &offset)) return rt::Error::InvalidArgument;
-    return code_of(
-        taken.table->copy_to_host(taken.table->context, index, to, &taken.resource, offset, nbytes, &error));
+    return code_of(taken.table->copy_to_host(taken.table->context, index, to, &taken.resource, offset, nbytes, &error));
   }
 
   rt::etensor::DeviceType device_type() const override { return type_; }
@@ -118,11 +117,16 @@ class ForwardingAllocator final : public rt::DeviceAllocator {
 
   static rt::Error code_of(etarena_status status) {
     switch (status) {
-      case ETARENA_OK: return rt::Error::Ok;
-      case ETARENA_INVALID_ARGUMENT: return rt::Error::InvalidArgument;
-      case ETARENA_NOT_SUPPORTED: return rt::Error::NotSupported;
-      case ETARENA_OUT_OF_MEMORY: return rt::Error::MemoryAllocationFailed;
-      default: return rt::Error::AccessFailed;
+      case ETARENA_OK:
+        return rt::Error::Ok;
+      case ETARENA_INVALID_ARGUMENT:
+        return rt::Error::InvalidArgument;
+      case ETARENA_NOT_SUPPORTED:
+        return rt::Error::NotSupported;
+      case ETARENA_OUT_OF_MEMORY:
+        return rt::Error::MemoryAllocationFailed;
+      default:
+        return rt::Error::AccessFailed;
     }
   }
 

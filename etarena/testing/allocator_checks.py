@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from ..device.allocator import DeviceAllocator
     from ..device.resource import Resource
 
-__all__ = ["REFUSALS", "pattern", "read", "start_of", "taken", "write"]
+__all__ = ["REFUSALS", "nothing_lost", "pattern", "read", "start_of", "taken", "write"]
 
 # What an allocator may raise: ours, no memory, a bad argument, or the error of a runtime below it.
 REFUSALS = (Error, MemoryError, ValueError, RuntimeError)
@@ -54,3 +56,14 @@ def taken(allocator: DeviceAllocator, index: int, *sizes: int, alignment: int = 
     finally:
         for block in blocks:
             allocator.deallocate(index, block)
+
+
+@contextmanager
+def nothing_lost() -> Iterator[None]:
+    """Fail if memory cannot be given back in this block: destructors can only warn."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+        gc.collect()
+    lost = [str(entry.message) for entry in caught if issubclass(entry.category, ResourceWarning)]
+    assert not lost, f"memory could not be given back: {lost[0]}"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..allocator.errors import ArenaFullError, DeviceError
 from ..device.adaptors import FailingAllocator, TrackAllocator
-from ..device.allocator import DeviceAllocator
 from ..device.capabilities import Capabilities
 from ..device.device import Device
 from ..device.device_heap import DeviceHeap
@@ -19,8 +18,11 @@ from ..device.kinds import FIRST_CUSTOM_KIND
 from ..device.ranges import TakenRanges
 from ..device.resource import Resource
 from ..device.tables import as_allocator
-from .allocator_checks import REFUSALS, pattern, read, start_of, taken, write
+from .allocator_checks import REFUSALS, nothing_lost, pattern, read, start_of, taken, write
 from .forked import in_child
+
+if TYPE_CHECKING:
+    from ..device.allocator import DeviceAllocator
 
 __all__ = ["DeviceAllocatorSuite"]
 
@@ -216,79 +218,83 @@ class DeviceAllocatorSuite:
 
     def test_trim_and_reuse(self, device: DeviceAllocator) -> None:
         """A device's heap over the allocator gives everything back, and can be used again."""
-        tracker = TrackAllocator(device)
-        heap = DeviceHeap(tracker, Device(device.device_type))
-        for _ in range(3):
-            resources = [heap.allocate(nbytes) for nbytes in (1, 1000, 100000)]
-            assert heap.stats.live_allocations == 3
-            del resources
-            heap.trim()
-            assert tracker.stats.live_blocks == 0, "blocks without users were not taken back"
+        with nothing_lost():
+            tracker = TrackAllocator(device)
+            heap = DeviceHeap(tracker, Device(device.device_type))
+            for _ in range(3):
+                resources = [heap.allocate(nbytes) for nbytes in (1, 1000, 100000)]
+                assert heap.stats.live_allocations == 3
+                del resources
+                heap.trim()
+                assert tracker.stats.live_blocks == 0, "blocks without users were not taken back"
 
     def test_no_leaks(self, device: DeviceAllocator) -> None:
         """Tensors of a device that are dropped leave nothing behind."""
-        before = self.live_bytes(device)
-        tracker = TrackAllocator(device)
-        heap = DeviceHeap(tracker, Device(device.device_type))
-        for turn in range(50):
-            held = [heap.allocate(64 * (turn + 1)) for _ in range(4)]
-            heap.write(held[0], 0, memoryview(pattern(64)))
-            del held
-        gc.collect()
-        assert heap.stats.live_bytes == 0
-        heap.retire()
-        assert tracker.stats.live_bytes == 0, "memory is still held after everything was given back"
-        assert self.live_bytes(device) == before, "the allocator holds memory that was given back"
+        with nothing_lost():
+            before = self.live_bytes(device)
+            tracker = TrackAllocator(device)
+            heap = DeviceHeap(tracker, Device(device.device_type))
+            for turn in range(50):
+                held = [heap.allocate(64 * (turn + 1)) for _ in range(4)]
+                heap.write(held[0], 0, memoryview(pattern(64)))
+                del held
+            gc.collect()
+            assert heap.stats.live_bytes == 0
+            heap.retire()
+            assert tracker.stats.live_bytes == 0, "memory is still held after everything was given back"
+            assert self.live_bytes(device) == before, "the allocator holds memory that was given back"
 
     def test_failure_at_any_call(self, device: DeviceAllocator) -> None:
         """Whichever call fails, nothing leaks and the next attempt works."""
-        tracker = TrackAllocator(device)
-        failing = FailingAllocator(tracker)
-        for at in range(5):
-            heap = DeviceHeap(failing, Device(device.device_type))
-            failing.fail_at(at)
-            try:
-                first, second = heap.allocate(64), heap.allocate(2 * failing.block_bytes)
-                heap.write(first, 0, memoryview(pattern(64)))
-                heap.read(memoryview(bytearray(64)), second, 0)
-            except (ArenaFullError, DeviceError):
-                pass
-            failing.fail_at(None)
-            first = heap.allocate(64)
-            heap.write(first, 0, memoryview(pattern(64, at)))
-            out = bytearray(64)
-            heap.read(memoryview(out), first, 0)
-            assert bytes(out) == pattern(64, at), f"the allocator does not work after call {at} failed"
-            first = second = None  # type: ignore[assignment]
-            gc.collect()  # exceptions may hold frames in cycles
-            heap.retire()
-            assert tracker.stats.live_blocks == 0, f"memory leaked when call {at} failed"
+        with nothing_lost():
+            tracker = TrackAllocator(device)
+            failing = FailingAllocator(tracker)
+            for at in range(5):
+                heap = DeviceHeap(failing, Device(device.device_type))
+                failing.fail_at(at)
+                try:
+                    first, second = heap.allocate(64), heap.allocate(2 * failing.block_bytes)
+                    heap.write(first, 0, memoryview(pattern(64)))
+                    heap.read(memoryview(bytearray(64)), second, 0)
+                except (ArenaFullError, DeviceError):
+                    pass
+                failing.fail_at(None)
+                first = heap.allocate(64)
+                heap.write(first, 0, memoryview(pattern(64, at)))
+                out = bytearray(64)
+                heap.read(memoryview(out), first, 0)
+                assert bytes(out) == pattern(64, at), f"the allocator does not work after call {at} failed"
+                first = second = None  # type: ignore[assignment]
+                gc.collect()  # exceptions may hold frames in cycles
+                heap.retire()
+                assert tracker.stats.live_blocks == 0, f"memory leaked when call {at} failed"
 
     def test_threads(self, device: DeviceAllocator) -> None:
         """Several threads allocate, copy and free through a heap, each on memory of its own."""
-        heap = DeviceHeap(device, Device(device.device_type))
-        faults: list[BaseException] = []
+        with nothing_lost():
+            heap = DeviceHeap(device, Device(device.device_type))
+            faults: list[BaseException] = []
 
-        def work(seed: int) -> None:
-            try:
-                for turn in range(30):
-                    resource = heap.allocate(1000 + turn)
-                    heap.write(resource, 0, memoryview(pattern(1000, seed + turn)))
-                    out = bytearray(1000)
-                    heap.read(memoryview(out), resource, 0)
-                    assert bytes(out) == pattern(1000, seed + turn), "threads share memory"
-            except BaseException as error:
-                faults.append(error)
+            def work(seed: int) -> None:
+                try:
+                    for turn in range(30):
+                        resource = heap.allocate(1000 + turn)
+                        heap.write(resource, 0, memoryview(pattern(1000, seed + turn)))
+                        out = bytearray(1000)
+                        heap.read(memoryview(out), resource, 0)
+                        assert bytes(out) == pattern(1000, seed + turn), "threads share memory"
+                except BaseException as error:
+                    faults.append(error)
 
-        threads = [threading.Thread(target=work, args=(100 * number,)) for number in range(self.threads)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if faults:
-            raise faults[0]
-        assert heap.stats.live_bytes == 0
-        heap.retire()
+            threads = [threading.Thread(target=work, args=(100 * number,)) for number in range(self.threads)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            if faults:
+                raise faults[0]
+            assert heap.stats.live_bytes == 0
+            heap.retire()
 
     def test_map(self, device: DeviceAllocator) -> None:
         """Mapped memory is the memory: writes of one side are seen by the other."""

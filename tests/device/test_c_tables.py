@@ -123,7 +123,7 @@ def test_failures_keep_their_text(author, status: int, error, name: str) -> None
 
 def test_a_text_without_an_end_is_cut(author) -> None:
     author.status, author.text = 4, b"x" * 1024
-    with pytest.raises(DeviceError, match="x{1023}$"):
+    with pytest.raises(DeviceError, match=r"x{1023}$"):
         ETensor.empty("uint8", (64,), "custom66")
     author.status = 0
 

@@ -137,7 +137,8 @@ def test_custom_kinds_carry_what_their_author_wants() -> None:
 
 
 @pytest.mark.parametrize(
-    "handle", [0x1234, ctypes.c_void_p(0x1234), ctypes.c_uint64(0x1234), ctypes.cast(0x1234, ctypes.POINTER(ctypes.c_int))]
+    "handle",
+    [0x1234, ctypes.c_void_p(0x1234), ctypes.c_uint64(0x1234), ctypes.cast(0x1234, ctypes.POINTER(ctypes.c_int))],
 )
 def test_handles_of_any_binding_are_numbers(handle) -> None:
     assert Resource.vk_buffer(handle, 16).handle == 0x1234
@@ -179,7 +180,7 @@ def test_impossible_resources_are_refused(make) -> None:
 
 
 def test_resources_are_made_by_name_and_not_pickled() -> None:
-    with pytest.raises(TypeError, match="class methods|Resource.host"):
+    with pytest.raises(TypeError, match=r"made by Resource\.host"):
         Resource()
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(Resource.host(4096, 16))

@@ -134,6 +134,38 @@ def test_a_bfloat16_tensor_goes_in_though_numpy_has_none() -> None:
     assert method.execute([ETensor(strided)])[0].tolist() == [1.0, 5.0, 9.0, 13.0]
 
 
+def test_an_etensor_takes_an_output(method) -> None:
+    room = np.zeros((2, 4), dtype=np.float32)
+    tensor = ETensor(room)
+    with etarena.zero_copy():
+        (result,) = method.execute([torch.ones(2, 4)], outputs=[tensor])
+    assert (room == 3).all()
+    assert result.data_ptr() == tensor.address
+    with pytest.raises(BufferError):
+        tensor.close()
+    del result
+    tensor.close()
+    with pytest.raises(etarena.DeviceError, match="output 0: this ETensor is closed"):
+        method.execute([torch.ones(2, 4)], outputs=[tensor])
+    with pytest.raises(etarena.InputError, match="output 0 is read-only"):
+        method.execute([torch.ones(2, 4)], outputs=[ETensor(room.tobytes()).view("float32")])
+    there = ETensor.from_resource(etarena.Resource.device_pointer(4096, 4096), "float32", (2, 4), "cuda")
+    with pytest.raises(etarena.DeviceError, match=r"output 0: .* cuda:0"):
+        method.execute([torch.ones(2, 4)], outputs=[there])
+
+
+def test_a_stock_method_takes_etensors() -> None:
+    from executorch.exir import to_edge
+
+    program = to_edge(torch.export.export(Affine(), (torch.ones(2, 4),))).to_executorch()
+    method = etarena.load(program.buffer).method()
+    x = torch.randn(2, 4)
+    assert_same(method.execute([ETensor(x)])[0], Affine()(x))
+    there = ETensor.from_resource(etarena.Resource.device_pointer(4096, 4096), "float32", (2, 4), "cuda")
+    with pytest.raises(etarena.DeviceError, match=r"input '0': .* cuda:0"):
+        method.execute([there])
+
+
 def test_an_output_that_is_an_input_is_no_problem(method) -> None:
     x = torch.ones(2, 4)
     (result,) = method.execute([ETensor(x)], outputs=[x])
