@@ -4,8 +4,8 @@
 
 Both count what is needed between the caller's inputs and results, and no weights. Ours: the arena of a run, in which
 XNNPACK's scratch is a buffer of the plan. Stock: the buffers that its planner reserves, and the workspace that XNNPACK
-holds after a run, which the interposed allocator counts in a process of its own. The rows are kept in out/savings.json: a
-run of some models replaces theirs, and the table has all of them.
+holds after a run, which the interposed allocator counts in a process of its own. The rows are kept in
+out/savings.json: a run of some models replaces theirs, and the table has all of them.
 """
 
 import argparse
@@ -58,8 +58,8 @@ with like: `fixed` is exported for this size alone, `varying` without bounds by 
 stock ExecuTorch. `arena`: of a run of etarena, XNNPACK's scratch included; `bound`: the largest sum of live bytes and
 scratch at any instruction, below which no plan can be. `planned`: the buffers that stock ExecuTorch plans, the caller's
 inputs and results not counted on either side; `workspace`: what its XNNPACK holds after a run, counted by the allocator
-that XNNPACK is given. `most`: what a plan as small as the bound would save. Targets: arena at most 1.05 x bound and never
-more than stock, at least 20 % saved by three models or more."""
+that XNNPACK is given. `most`: what a plan as small as the bound would save. Targets: arena at most 1.05 x bound and
+never more than stock, at least 20 % saved by three models or more."""
 
 
 @dataclass

@@ -97,7 +97,7 @@ def check(method: etarena.Method, model: nn.Module, x: Tensor) -> Tensor:
 
 
 def test_three_programs_cost_what_the_largest_costs_alone(files: dict[str, Path]) -> None:
-    # 16 floats a row; a running sum and what becomes of it: the input and the result outside, two tensors live at a time.
+    # 16 floats a row; a running sum and what becomes of it: two tensors live, the input and the result outside.
     arena = etarena.Arena(1 << 34)
     methods = [etarena.load(files["chain"], arena).method() for _ in range(3)]
     counts = (20_000, 90_000, 40_000)
