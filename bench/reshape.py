@@ -47,9 +47,8 @@ HEADING = "## A new shape with XNNPACK"
 NOTES = """\
 A call at a new shape less the next call at that shape: what a new shape costs beyond the run. Both runtimes take the
 same shapes in turn in one process, {repeats} times each with another shape in between, no plan kept; the figures are
-medians over {shapes} shapes of the shortest times. `stock` is the stock runtime on a stock export bounded at the largest
-size; its cost is XNNPACK's reshape. `planning` is the part of ours that `last_run.plan_ns` counts. Target: at most
-1.2 x stock."""
+medians over {shapes} shapes of the shortest times. `stock` is the stock runtime on a stock export with bounds; its cost
+is XNNPACK's reshape. `planning` is the part of ours that `last_run.plan_ns` counts. Target: at most 1.2 x stock."""
 
 
 class Cost(NamedTuple):
