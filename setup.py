@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent
 SUBPACKAGES = ("allocator", "device", "delegates")
 EXECUTORCH = "executorch==1.5.1"
 INCLUDE = "device/include"  # the C interface, which is installed with the package
+DEVICE_NATIVE = "device/native"  # DLPack's C ABI
 ABI_HEADER = f"{INCLUDE}/etarena.h"
 LINKED = "_runtime"  # the only module that links against libexecutorch.so: its registries must have one owner
 # No debug information: it is most of a module's size and holds the path of the build folder.
@@ -91,7 +92,7 @@ def middle_extensions(folder: str) -> list[Extension]:
             ".".join(["etarena", *source.relative_to(ROOT).with_suffix("").parts]),
             [str(path.relative_to(ROOT)) for path in (source, *sorted(source.parent.glob("native/*.cpp")))],
             language="c++",
-            include_dirs=[str((source.parent / "native").relative_to(ROOT)), INCLUDE],
+            include_dirs=[str((source.parent / "native").relative_to(ROOT)), DEVICE_NATIVE, INCLUDE],
             define_macros=DEBUG_MACROS,
             depends=[str(path.relative_to(ROOT)) for path in sorted(source.parent.glob("native/*"))] + [ABI_HEADER],
             extra_compile_args=CXX_FLAGS,
@@ -113,13 +114,18 @@ def runtime_extensions() -> list[Extension]:
             f"etarena.{source.stem}",
             [f"etarena/{source.name}", *(kernels if source.stem == LINKED else [])],
             language="c++",
-            include_dirs=["etarena/native", "allocator/native", INCLUDE],
+            include_dirs=["etarena/native", "allocator/native", "delegates/native", DEVICE_NATIVE, INCLUDE],
             define_macros=[*DEBUG_MACROS, ("C10_USING_CUSTOM_GENERATED_MACROS", None)],
             library_dirs=[str(root / "lib")],
             libraries=["executorch"] if source.stem == LINKED else [],
             depends=[
                 ABI_HEADER,
-                *(str(header.relative_to(ROOT)) for header in (ROOT / "etarena" / "native").glob("*.h")),
+                f"{DEVICE_NATIVE}/dlpack_abi.h",
+                *(
+                    str(header.relative_to(ROOT))
+                    for folder in ("etarena", "delegates")
+                    for header in (ROOT / folder / "native").glob("*.h")
+                ),
             ],
             # Not ours to keep free of warnings: system headers.
             extra_compile_args=[

@@ -2,6 +2,7 @@
 
 __all__ = [
     "ArenaFullError",
+    "DeviceError",
     "Error",
     "ExportError",
     "InputError",
@@ -19,6 +20,10 @@ class Error(Exception):
 
 class ArenaFullError(Error, MemoryError):
     """The arena cannot provide the bytes asked for; the message says what is free and what to change."""
+
+
+class DeviceError(Error, RuntimeError):
+    """Memory of a device was used in a way its device, resource or state does not allow; says what to call instead."""
 
 
 class PlanError(Error, ValueError):

@@ -1,5 +1,5 @@
 # distutils: language = c++
-"""What a delegate tells the memory plan: how much scratch a call needs, and where it gets it."""
+"""What a delegate tells the memory plan: how much scratch a call needs, where it gets it, what it wants of arguments."""
 
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
@@ -18,6 +18,28 @@ cdef class ScratchUser:
     backend
         Backend id, for messages.
     """
+
+    cdef ScratchUser at_call(self, int instruction, bint only):
+        """The user that stands for the call at an instruction; None if the plan cannot serve it.
+
+        `only` says that no other instruction calls the delegate.
+        """
+        if only:
+            return self
+        self.leave()
+        return None
+
+    cdef int ask(self, const vector[Argument]& arguments) except -1:
+        """Ask once after the load what is wanted of the arguments; a size that is not known yet is -1."""
+        return 0
+
+    cdef int64_t alignment_wish(self, size_t argument) noexcept:
+        """Alignment that is wanted of an argument's address, bytes; 0 for none."""
+        return 0
+
+    cdef int64_t size_wish(self, size_t argument) noexcept:
+        """Bytes of which the memory of an argument should be a multiple; 0 for none."""
+        return 0
 
     cdef int64_t measure(self, const vector[Argument]& arguments) except -1:
         """Bytes of scratch that a call with these arguments needs; nothing is executed."""

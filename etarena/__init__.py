@@ -12,10 +12,11 @@ from .delegates.xnnpack import interpose
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import allocator
+    from . import allocator, testing
     from .allocator.arena import Arena
     from .allocator.errors import (
         ArenaFullError,
+        DeviceError,
         Error,
         ExportError,
         InputError,
@@ -25,7 +26,16 @@ if TYPE_CHECKING:
         ShapeError,
         SizeOverflowError,
     )
-    from .copies import CopyRefusedError, zero_copy
+    from .delegate_registry import get_include, register_delegate, unregister_delegate
+    from .delegates.delegate import Delegate, Requirement
+    from .device.allocator import DeviceAllocator
+    from .device.capabilities import Capabilities
+    from .device.copies import CopyRefusedError, record_copies, zero_copy
+    from .device.device import Device, DeviceType
+    from .device.etensor import ETensor
+    from .device.kinds import ResourceKind
+    from .device.registry import device_allocator, register_device_allocator, unregister_device_allocator
+    from .device.resource import Resource
     from .explanation import Explanation, explain
     from .exporter import ExportedModel, export
     from .memory_plan import MemoryPlan, RunStats
@@ -34,7 +44,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Arena",
     "ArenaFullError",
+    "Capabilities",
     "CopyRefusedError",
+    "Delegate",
+    "Device",
+    "DeviceAllocator",
+    "DeviceError",
+    "DeviceType",
+    "ETensor",
     "Error",
     "Explanation",
     "ExportError",
@@ -45,15 +62,26 @@ __all__ = [
     "Method",
     "PlanError",
     "Program",
+    "Requirement",
+    "Resource",
+    "ResourceKind",
     "RunStats",
     "RuntimeFailure",
     "ShapeError",
     "SizeOverflowError",
     "__version__",
     "allocator",
+    "device_allocator",
     "explain",
     "export",
+    "get_include",
     "load",
+    "record_copies",
+    "register_delegate",
+    "register_device_allocator",
+    "testing",
+    "unregister_delegate",
+    "unregister_device_allocator",
     "zero_copy",
 ]
 
@@ -61,6 +89,7 @@ _MODULES = {
     ".allocator.arena": ["Arena"],
     ".allocator.errors": [
         "ArenaFullError",
+        "DeviceError",
         "Error",
         "ExportError",
         "InputError",
@@ -70,7 +99,16 @@ _MODULES = {
         "ShapeError",
         "SizeOverflowError",
     ],
-    ".copies": ["CopyRefusedError", "zero_copy"],
+    ".delegate_registry": ["get_include", "register_delegate", "unregister_delegate"],
+    ".delegates.delegate": ["Delegate", "Requirement"],
+    ".device.allocator": ["DeviceAllocator"],
+    ".device.capabilities": ["Capabilities"],
+    ".device.copies": ["CopyRefusedError", "record_copies", "zero_copy"],
+    ".device.device": ["Device", "DeviceType"],
+    ".device.etensor": ["ETensor"],
+    ".device.kinds": ["ResourceKind"],
+    ".device.registry": ["device_allocator", "register_device_allocator", "unregister_device_allocator"],
+    ".device.resource": ["Resource"],
     ".explanation": ["Explanation", "explain"],
     ".exporter": ["ExportedModel", "export"],
     ".memory_plan": ["MemoryPlan", "RunStats"],
@@ -81,8 +119,8 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 def __getattr__(name: str) -> object:
     """Import the module that defines a public name when the name is first used (PEP 562)."""
-    if name == "allocator":
-        return importlib.import_module(".allocator", __name__)
+    if name in ("allocator", "testing"):
+        return importlib.import_module(f".{name}", __name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOME[name], __name__), name)

@@ -13,7 +13,7 @@ from .allocator import AnytimePlanner
 from .allocator import plan as plan_section
 from .allocator.errors import PlanError, ShapeError, SizeOverflowError
 from .allocator.plan import Teller
-from .dtypes import ITEM_BYTES
+from .device.dtypes import ITEM_BYTES
 from .shapes import illegal_length, wrong_length
 
 cdef int64_t LARGEST_BYTES = <int64_t> 1 << 62
@@ -296,8 +296,8 @@ cdef class ShapeBinder:
         for i in range(<int> self.planned.size()):
             owner = self.planned[i]
             if bound.ready[owner] == READY:
-                change[self.first[i]] += bound.nbytes[owner]
-                change[self.last[i]] -= bound.nbytes[owner]
+                change[self.first[i]] += self.bytes_of(bound, i)
+                change[self.last[i]] -= self.bytes_of(bound, i)
         for i in range(<int> bound.scratch.size()):
             change[self.scratch.instruction[i]] += bound.scratch[i]
             change[self.scratch.instruction[i] + 1] -= bound.scratch[i]
@@ -338,7 +338,9 @@ cdef class ShapeBinder:
         for i in range(scratch.count()):
             self.first.push_back(scratch.instruction[i])
             self.last.push_back(scratch.instruction[i] + 1)
-        self.scratch = scratch
+        self.scratch, self.last_plan = scratch, None
+        if scratch.alignment > <int64_t> self.planner.alignment:
+            self.planner = OffsetPlanner(scratch.alignment)
         return 0
 
     cdef int buffers(self) noexcept:
@@ -346,14 +348,13 @@ cdef class ShapeBinder:
         return <int> self.first.size()
 
     cdef int64_t bytes_of(self, BoundShape bound, int buffer) noexcept:
-        cdef int calls_from = <int> self.planned.size()
-        return bound.nbytes[self.planned[buffer]] if buffer < calls_from else bound.scratch[buffer - calls_from]
+        if buffer >= <int> self.planned.size():
+            return bound.scratch[buffer - self.planned.size()]
+        return self.scratch.padded(self.planned[buffer], bound.nbytes[self.planned[buffer]])
 
     cdef int measure_scratch(self, BoundShape bound, BoundShape before) except -1:
         """Bytes of scratch that each delegate call needs; as in `before` where its arguments are the same."""
         cdef int i
-        if self.scratch is None:
-            return 0
         bound.scratch.assign(self.scratch.count(), 0)
         for i in range(self.scratch.count()):
             if before is not None and not self.call_changed(bound, before, i):

@@ -4,8 +4,9 @@ from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
-from etarena._tensors cimport DLTensor
 from etarena.allocator.arena cimport Arena
+from etarena.device.dlpack cimport DLTensor
+from etarena.device.etensor cimport ETensor
 
 
 cdef class InputReader:
@@ -17,12 +18,14 @@ cdef class InputReader:
     cdef vector[DLTensor] views         # one an input, of the call in progress
     cdef vector[int64_t] key            # sizes of all inputs, one after another, and int symbols
     cdef list held                      # tensors whose memory the views point into
+    cdef list pins                      # keep ETensors among them from being closed meanwhile
     cdef list unreadable                # (position, tensor, cause) of inputs that must be copied
     cdef list write_backs               # (caller's tensor, dense copy, name) of mutated inputs that were copied
     cdef list copies                    # ledger entries
 
     cdef int read(self, object inputs) except -1
     cdef int read_one(self, object entry, object value) except -1
+    cdef bint read_etensor(self, ETensor value) except -1
     cdef int read_number(self, object entry, object value) except -1
     cdef object copy_cause(self, object entry, object tensor)
     cdef int copy_unreadable(self, BoundShape bound, Arena arena) except -1

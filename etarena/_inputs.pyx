@@ -10,11 +10,9 @@ from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._tensors cimport (
-    DLTensor,
     HeapShare,
     as_torch_tensor,
     drop_share,
-    dtype_code,
     has_layout,
     new_share,
     overlaps,
@@ -23,11 +21,15 @@ from etarena._tensors cimport (
     share_tensor,
 )
 from etarena.allocator.arena cimport Arena
+from etarena.device.dlpack cimport DLTensor
+from etarena.device.etensor cimport ETensor
+from etarena.device.scalar_types cimport dtype_code, item_bytes
+from etarena.device.tensor_core cimport pin
 
 from .allocator.errors import InputError, InputTypeError
 from .allocator.plan import Scalar
-from .copies import allow_copy
-from .dtypes import dtype_name
+from .device.copies import allow_copy
+from .device.dtypes import dtype_name
 
 # XNNPACK may read past the end of a tensor: XNN_EXTRA_BYTES in its xnnpack.h, at most 128 and 16 on x86 and Arm.
 cdef enum:
@@ -65,7 +67,7 @@ cdef class InputReader:
         self.forget()
 
     cdef void forget(self) noexcept:
-        self.held, self.unreadable, self.write_backs, self.copies = [], [], [], []
+        self.held, self.unreadable, self.write_backs, self.copies, self.pins = [], [], [], [], []
 
     cdef void* address(self, int position) noexcept:
         return <char*> self.views[position].data + self.views[position].byte_offset
@@ -107,6 +109,8 @@ cdef class InputReader:
         cdef int start = self.binder.key_start[self.position]
         cdef int slot = self.binder.input_values[self.position]
         cdef int d
+        if type(value) is ETensor and not entry.mutated and self.read_etensor(<ETensor> value):
+            return 0
         made = len(self.copies)
         tensor = as_torch_tensor(value, entry.name, self.copies)
         if entry.mutated:
@@ -127,6 +131,27 @@ cdef class InputReader:
         if cause is not None:
             self.unreadable.append((self.position, tensor, cause))
         return 0
+
+    cdef bint read_etensor(self, ETensor value) except -1:
+        """Read an ETensor that is just as the model wants it; False if it is not, and the slower way tells why."""
+        cdef int slot = self.binder.input_values[self.position]
+        cdef int start = self.binder.key_start[self.position]
+        cdef const uint8_t* order = self.binder.dim_orders.data() + self.binder.start[slot]
+        cdef int item = item_bytes(value.code)
+        cdef size_t address = <size_t> value.data
+        cdef int d
+        if value.is_closed or value.place.type != 0 or value.code != self.binder.dtypes[slot]:
+            return False
+        if value.rank != self.binder.rank[slot] or address % item or not value.lies_dense(order):
+            return False
+        if self.read_past_end and not readable_behind(<void*> (address + <size_t> value.span()), READ_AHEAD):
+            return False
+        for d in range(value.rank):
+            self.key[start + d] = value.sizes[d]
+        self.views[self.position].data, self.views[self.position].byte_offset = value.data, 0
+        self.held.append(value)
+        self.pins.append(pin(value))
+        return True
 
     cdef int copy_unreadable(self, BoundShape bound, Arena arena) except -1:
         """Copy what cannot be read in place. Only now, when the plan has shown that the shapes are legal."""
@@ -236,6 +261,8 @@ cdef int refuse_unwritable(object entry, object value, object tensor, bint copie
         reason = "requires grad"
     elif any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
         reason = "is expanded: several of its items are one in memory"
+    elif type(value) is ETensor:
+        reason = "is read-only" if value.readonly else None
     elif value is not tensor:
         interface = getattr(value, "__array_interface__", None)
         if interface is not None and interface["data"][1]:

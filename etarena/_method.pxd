@@ -43,9 +43,11 @@ cdef class PlannedMethod:
     cdef bint last_cached
     cdef int64_t last_plan_ns
     cdef list last_copies
+    cdef tuple last_outside
 
     cdef int load(self) except -1
     cdef int attach(self) except -1
+    cdef int start_anew(self) except -1
     cdef BoundShape choose_plan(self)
     cdef BoundShape run(self, BoundShape bound)
     cdef BoundShape told_stage(self, BoundShape bound, object told)

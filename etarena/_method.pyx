@@ -5,8 +5,6 @@ A call reads the caller's tensors in place, finds or makes the plan of their sha
 memory and runs. With the shapes of the call before, only the pointers of inputs and outputs change.
 """
 
-import functools
-import warnings
 from collections import OrderedDict
 
 from libc.stdint cimport int32_t, int64_t
@@ -25,22 +23,12 @@ from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError
 from .delegates.xnnpack import scratch
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
+from .scratch_users import scratch_users
 from .shapes import checked_shape
 from .state import States
 
 Kind = plan_section.Kind
 UINT8 = 0   # ExecuTorch's dtype code
-XNNPACK = "XnnpackBackend"
-LOADED_BEFORE = (
-    "executorch.runtime was imported before etarena: XNNPACK keeps its scratch memory outside the arena. "
-    "Import etarena first"
-)
-
-
-@functools.cache
-def warn_once():
-    """Say once a process that XNNPACK cannot be planned."""
-    warnings.warn(LOADED_BEFORE, stacklevel=3)
 
 
 cdef class PlannedMethod:
@@ -85,15 +73,9 @@ cdef class PlannedMethod:
         self.reader = InputReader(section, self.binder)
         self.writer = OutputWriter(section, self.binder, self.arena)
         self.labels = tuple(section.labels)
-        self.binder.use_scratch(DelegateScratch(section, self.native, self._scratch_users(runtimes)))
+        users = scratch_users(section, self.native, runtimes, self.arena)
+        self.binder.use_scratch(DelegateScratch(section, self.native, users))
         return self.attach()
-
-    def _scratch_users(self, runtimes):
-        """Say by delegate index which of the runtimes just made belongs to it: they are made in that order."""
-        indices = sorted({delegate.index for delegate in self.section.delegates if delegate.id == XNNPACK})
-        if indices and not scratch.is_active():
-            warn_once()
-        return dict(zip(indices, runtimes)) if len(indices) == len(runtimes) else {}
 
     cdef int attach(self) except -1:
         """Take hold of the native tensors and of the memory that does not change from run to run."""
@@ -175,7 +157,7 @@ cdef class PlannedMethod:
         self.arena.enter()
         try:
             if self.failed:
-                self.load()
+                self.start_anew()
             self.reader.read(inputs)
             self.keeper.read_lengths(self.reader.key.data())
             self.writer.check(outputs)
@@ -188,6 +170,8 @@ cdef class PlannedMethod:
             self.point_inputs()
             self.keeper.place(self.native, self.addresses)
             self.writer.point(bound, self.native, self.reader.held)
+            if self.binder.scratch.has_wishes:
+                self.binder.scratch.check_copies(self.native)
             try:
                 bound = self.run(bound)
             except BaseException:
@@ -199,7 +183,8 @@ cdef class PlannedMethod:
             self.reader.write_back()
             self.state_bytes = self.fixed_state_bytes + self.keeper.nbytes()
             self.state_bytes_written = self.keeper.written
-            self.last_bound, self.last_copies = bound, self.reader.copies
+            self.last_bound, self.last_copies = bound, self.reader.copies + self.binder.scratch.take_copies()
+            self.last_outside = self.binder.scratch.take_outside()
             return results
         finally:
             self.writer.drop()
@@ -412,7 +397,7 @@ cdef class PlannedMethod:
             return None
         return RunStats(
             self.last_bound.run_peak, self.last_bound.run_bound, self.last_bound.output_bytes, self.state_bytes,
-            max(self.last_bound.scratch, default=0), self.binder.scratch.outside, self.last_plan_ns,
+            max(self.last_bound.scratch, default=0), self.last_outside, self.last_plan_ns,
             bool(self.last_cached), self.last_bound.stage + 1, tuple(self.last_copies), self.last_bound.moved_bytes,
             self.state_bytes_written,
         )
@@ -435,16 +420,20 @@ cdef class PlannedMethod:
         inputs = ", ".join(entry.name for entry in self.section.inputs)
         return f"<etarena method {self.name}({inputs}), {len(self.cache)} plans cached>"
 
+    cdef int start_anew(self) except -1:
+        """Load the native method anew; its delegates may need other scratch than those before."""
+        for bound in self.cache.values():
+            if (<BoundShape> bound).search is not None:
+                (<BoundShape> bound).search.close()
+        self.cache.clear()
+        self.cached_bytes, self.current = 0, None
+        return self.load()
+
     def trim(self):
         """Drop cached plans, load the method's delegates anew and give unused pages of the arena back."""
         self.arena.enter()
         try:
-            for bound in self.cache.values():
-                if (<BoundShape> bound).search is not None:
-                    (<BoundShape> bound).search.close()
-            self.cache.clear()
-            self.cached_bytes = 0
-            self.load()
+            self.start_anew()
         finally:
             self.arena.leave()
         self.arena.trim()

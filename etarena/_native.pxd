@@ -2,16 +2,22 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libcpp cimport bool as cbool
+from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from etarena._runtime cimport Probe, Stop, TensorView
+from etarena.delegates.table cimport Instance, Registration
+from etarena.device.abi cimport etarena_device_allocator
 
 cdef extern from "runtime_guard.h" namespace "etarena" nogil:
     cdef cppclass Failure:
         uint32_t code
         cbool aborted
         string log
+        string backend
+        string step
+        string reason
     void start_runtime "executorch::runtime::runtime_init"() noexcept
 
 cdef extern from "kernel_registry.h" namespace "etarena" nogil:
@@ -23,8 +29,18 @@ cdef extern from "plan_backend.h" namespace "etarena" nogil:
         size_t size
     cbool register_plan_backend() noexcept
 
+cdef extern from "foreign_backend.h" namespace "etarena" nogil:
+    cdef enum Registered "etarena::Registered":
+        REGISTERED "etarena::Registered::Done"
+        TAKEN "etarena::Registered::Taken"
+        STOCK "etarena::Registered::Stock"
+        FULL "etarena::Registered::Full"
+    Registered register_foreign(shared_ptr[const Registration] registration) except +
+    cbool unregister_foreign(const string& name) except +
+    vector[string] c_registered_backends "etarena::registered_backends"() except +
+
 cdef extern from "kernels.h" namespace "etarena" nogil:
-    cbool register_cache_kernels() noexcept
+    cbool register_kernels() noexcept
 
 cdef extern from "told_numbers.h" namespace "etarena" nogil:
     cdef enum StopKind "etarena::StopKind":
@@ -52,6 +68,7 @@ cdef extern from "method_handle.h" namespace "etarena" nogil:
     cdef cppclass MethodHandle:
         MethodHandle(vector[ByteSpan] buffers) except +
         cbool load(ProgramHandle& program, const char* name, PlanPayload* payload, Failure* failure) noexcept
+        vector[shared_ptr[Instance]] instances() noexcept
         size_t values() noexcept
         size_t inputs() noexcept
         size_t outputs() noexcept
@@ -82,3 +99,10 @@ cdef extern from "method_handle.h" namespace "etarena" nogil:
         int64_t int_value(size_t value) noexcept
         double double_value(size_t value) noexcept
         cbool bool_value(size_t value) noexcept
+
+
+cdef extern from "device_bridge.h" namespace "etarena" nogil:
+    cbool bridge_allocator(int type, const etarena_device_allocator* table) except +
+    void* bridged_allocate(int type, int index, size_t nbytes, size_t alignment) except +
+    void bridged_free(int type, int index, void* address) except +
+    cbool bridged_copy(int type, int index, void* to, const void* source, size_t nbytes, cbool to_device) except +

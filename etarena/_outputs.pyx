@@ -16,8 +16,8 @@ from etarena.allocator.arena cimport Arena
 
 from .allocator.errors import InputError, InputTypeError, RuntimeFailure
 from .allocator.plan import Kind, Scalar
-from .copies import allow_copy
-from .dtypes import dtype_name
+from .device.copies import allow_copy
+from .device.dtypes import dtype_name
 
 cdef enum:
     OUTPUT = 2     # Kind.OUTPUT

@@ -47,6 +47,7 @@ cdef class NativeMethod:
     cdef readonly NativeProgram program   # its bytes and loader must outlive the method
     cdef readonly str name
     cdef readonly bytes payload           # the plan section as found in the file; None without one
+    cdef readonly list delegates          # ForeignUser of each delegate behind a function table, in order of index
     cdef list blocks                      # memory planned ahead of time, which the method's tensors point into
     cdef void* c_obj                      # etarena::MethodHandle*
     cdef readonly bint poisoned           # a hard failure went through the runtime: never run or destroy it again

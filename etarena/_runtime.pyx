@@ -3,6 +3,7 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -11,19 +12,37 @@ from etarena._native cimport (
     Failure,
     MethodDescription,
     MethodHandle,
+    FULL,
     PlanPayload,
     ProgramHandle,
+    REGISTERED,
+    Registered,
+    STOCK,
     STOP_DONE,
     STOP_FAILED,
     StopKind,
+    bridge_allocator,
+    bridged_allocate,
+    bridged_copy,
+    bridged_free,
+    c_registered_backends,
     c_registered_kernels,
-    register_cache_kernels,
+    register_foreign,
+    register_kernels,
     register_plan_backend,
     start_runtime,
+    unregister_foreign,
 )
+from etarena.delegates.foreign cimport new_user
+from etarena.delegates.python_table cimport set_blob_owner, take_exception
+from etarena.delegates.table cimport Instance, Registration, Table
+
+from etarena.device.abi cimport etarena_device_allocator
 
 from .allocator.errors import PlanError
-from .failures import native_failure
+from .device.exported_table import ExportedTable
+from .device.registry import on_registration
+from .failures import foreign_failure, native_failure
 
 cdef enum:
     TAG_NONE = 0
@@ -35,17 +54,41 @@ cdef enum:
 start_runtime()
 if not register_plan_backend():
     raise ImportError("ExecuTorch refused the backend EtarenaPlan: is another copy of etarena loaded?")
-if not register_cache_kernels():
+if not register_kernels():
     raise ImportError("ExecuTorch refused the kernels of etarena's operators")
 
 
 cdef object failure_of(str action, Failure& failure, object labels=()):
-    return native_failure(action, failure.code, (<bytes> failure.log).decode(errors="replace"), labels)
+    log = (<bytes> failure.log).decode(errors="replace")
+    if failure.backend.empty():
+        return native_failure(action, failure.code, log, labels)
+    return foreign_failure(
+        action, failure.code, log, (<bytes> failure.backend).decode(), (<bytes> failure.step).decode(),
+        (<bytes> failure.reason).decode(errors="replace"), take_exception(),
+    )
 
 
 def registered_kernels() -> frozenset[str]:
     """Return the names of the kernels that this process has, as ``namespace::name.overload``."""
     return frozenset(name.decode() for name in c_registered_kernels())
+
+
+def registered_backends() -> list[str]:
+    """Return the names of the backends that ExecuTorch knows, taken back ones included."""
+    return [(<bytes> name).decode(errors="replace") for name in c_registered_backends()]
+
+
+def register_table(Table table not None) -> str:
+    """Make a function table a backend; gives "" or why ExecuTorch refuses: "taken", "stock" or "full"."""
+    cdef Registered answer = register_foreign(<shared_ptr[const Registration]> table.registration)
+    if answer == REGISTERED:
+        return ""
+    return "full" if answer == FULL else "stock" if answer == STOCK else "taken"
+
+
+def unregister_table(str name not None) -> bool:
+    """Take a function table back; False if there is none under this name."""
+    return unregister_foreign(name.encode())
 
 
 cdef class NativeProgram:
@@ -124,6 +167,8 @@ cdef class NativeMethod:
         cdef PlanPayload payload
         cdef vector[ByteSpan] buffers
         cdef uint8_t[::1] memory
+        cdef vector[shared_ptr[Instance]] instances
+        cdef size_t i
         cdef bint loaded
         self.program, self.name, self.blocks = program, name, blocks
         for block in blocks:
@@ -132,8 +177,12 @@ cdef class NativeMethod:
         encoded = name.encode()
         cdef const char* c_name = encoded
         self.c_obj = <void*> new MethodHandle(buffers)
+        set_blob_owner(program)
         with nogil:
             loaded = (<MethodHandle*> self.c_obj).load((<ProgramHandle*> program.c_obj)[0], c_name, &payload, &failure)
+        set_blob_owner(None)
+        instances = (<MethodHandle*> self.c_obj).instances()
+        self.delegates = [new_user(instances[i]) for i in range(instances.size())]
         if not loaded:
             raise failure_of(f"loading method {name!r}", failure)
         if payload.data != NULL:
@@ -311,3 +360,39 @@ cdef class NativeMethod:
         if tag == TAG_BOOL:
             return bool((<MethodHandle*> self.c_obj).bool_value(value))
         return None
+
+
+cdef list exported_tables = []   # for ever: memory of them may come back at any time
+
+
+def connect_device_allocator(int kind, allocator):
+    """Let ExecuTorch's own slot for a type of device take memory from an allocator, or from none; False: it cannot."""
+    cdef const etarena_device_allocator* table = NULL
+    if allocator is not None:
+        exported_tables.append(ExportedTable(allocator))
+        table = <const etarena_device_allocator*> <size_t> exported_tables[-1].address
+    return bridge_allocator(kind, table)
+
+
+def runtime_allocate(int kind, int index, size_t nbytes, size_t alignment=16):
+    """Take memory as the runtime does from its own slot; its address, 0 if refused."""
+    cdef void* address
+    with nogil:
+        address = bridged_allocate(kind, index, nbytes, alignment)
+    return <size_t> address
+
+
+def runtime_free(int kind, int index, size_t address):
+    """Give memory of `runtime_allocate` back."""
+    with nogil:
+        bridged_free(kind, index, <void*> address)
+
+
+def runtime_copy(int kind, int index, size_t to, size_t source, size_t nbytes, bint to_device):
+    """Copy as the runtime does through its own slot; False if refused."""
+    cdef bint done
+    with nogil:
+        done = bridged_copy(kind, index, <void*> to, <const void*> source, nbytes, to_device)
+    return done
+
+on_registration(connect_device_allocator)

@@ -3,24 +3,38 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
+from etarena._runtime cimport NativeMethod
 from etarena.delegates.contract cimport Argument
 
 
 cdef class DelegateScratch:
     cdef list users                       # ScratchUser of each call of a delegate that is planned
-    cdef readonly tuple outside           # backends that keep scratch of their own
+    cdef list calls                       # the section's entry of each
+    cdef bint has_foreign                 # some are delegates behind function tables
+    cdef tuple unplanned                  # backends that keep scratch of their own
+    cdef object section
     cdef vector[int32_t] instruction      # of each call
     cdef vector[int32_t] start            # of each call: where its arguments begin; one more at the end
-    cdef vector[int32_t] slots            # flat: position among the section's values; -1 - i: the i-th fixed shape
-    cdef vector[int32_t] fixed_start      # of each fixed shape; one more at the end
+    cdef vector[int32_t] slots            # flat: position among the section's values; -1 - i: the i-th fixed argument
+    cdef vector[Argument] fixed           # arguments that no plan changes, such as constants and numbers
+    cdef vector[int32_t] fixed_start      # of each: where its sizes and order begin; one more at the end
     cdef vector[int32_t] fixed_sizes
     cdef vector[uint8_t] fixed_orders
+    cdef vector[int32_t] dtypes           # of each value
+    cdef vector[uint8_t] joined           # of each value: the plan aligns and pads its memory
+    cdef vector[int64_t] multiples        # of each value that owns memory: of how many bytes it should be a multiple
+    cdef readonly int64_t alignment       # that the delegates want of planned buffers, bytes
+    cdef readonly bint has_wishes         # so that arguments may have to be copied
     cdef vector[Argument] arguments       # of the call looked at
 
     cdef int count(self) noexcept
+    cdef int64_t padded(self, int position, int64_t nbytes) noexcept
     cdef int64_t measure(self, int call, const int32_t* sizes, const int32_t* starts, const int32_t* ranks,
                          const uint8_t* orders) except -1
     cdef int place(self, int call, const int32_t* sizes, const int32_t* starts, const int32_t* ranks,
                    const uint8_t* orders, char* address, int64_t nbytes) except -1
     cdef int gather(self, int call, const int32_t* sizes, const int32_t* starts, const int32_t* ranks,
                     const uint8_t* orders) noexcept
+    cdef int check_copies(self, NativeMethod native) except -1
+    cdef list take_copies(self)
+    cdef tuple take_outside(self)

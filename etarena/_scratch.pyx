@@ -1,15 +1,30 @@
 # distutils: language = c++
 """Scratch memory of a method's delegates, as buffers of its plan.
 
-Each call of a delegate that the plan serves has one buffer, which lives during the call's instruction alone.
+Each call of a delegate that the plan serves has one buffer, which lives during the call's instruction alone. What
+delegates want of their arguments is joined: a planned buffer gets the largest alignment and padding of its users.
 """
 
 from collections import Counter
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.vector cimport vector
 
 from etarena._runtime cimport NativeMethod
 from etarena.delegates.contract cimport Argument, ScratchUser
+from etarena.delegates.foreign cimport ForeignUser
+
+from .allocator.plan import Kind
+from .allocator.sizes import Opcode
+from .device.copies import Copy, allow_copy
+
+cdef int64_t LARGEST_MULTIPLE = <int64_t> 1 << 40   # bytes
+
+cdef enum:
+    TENSOR = 1
+    INT = 2
+    DOUBLE = 3
+    BOOL = 4
 
 
 cdef class DelegateScratch:
@@ -23,42 +38,121 @@ cdef class DelegateScratch:
         The loaded method.
     found
         ScratchUser by delegate index; None for a delegate that keeps its scratch to itself.
+
+    Raises
+    ------
+    RuntimeFailure
+        If a delegate wants something impossible of its arguments, or fails when it is asked.
     """
 
     def __cinit__(self, section, NativeMethod native, dict found not None):
-        self.users = []
+        cdef ScratchUser user
+        self.users, self.calls, self.section, self.alignment = [], [], section, 1
         self.fixed_start.push_back(0)
         self.start.push_back(0)
         position = {value.index: i for i, value in enumerate(section.values)}
+        for value in section.values:
+            self.dtypes.push_back(value.dtype)
+            self.joined.push_back(section.values[value.storage].kind == Kind.ACTIVATION)
+        self.multiples.assign(len(section.values), 1)
         calls = Counter(delegate.index for delegate in section.delegates)
         outside = set()
         for delegate in section.delegates:
             user = found.get(delegate.index)
-            if user is not None and calls[delegate.index] > 1:
-                (<ScratchUser> user).leave()   # one runtime cannot be shaped for two calls at once
-                user = None
+            if user is not None:
+                user = user.at_call(delegate.instruction, calls[delegate.index] == 1)
             if user is None:
                 outside.add(delegate.id)
                 continue
             self.users.append(user)
+            self.calls.append(delegate)
+            self.has_foreign = self.has_foreign or isinstance(user, ForeignUser)
             self.instruction.push_back(delegate.instruction)
             for index in delegate.arguments:
                 self.slots.push_back(position.get(index, -1) if index in position else self._fix(native, index))
             self.start.push_back(<int> self.slots.size())
-        self.outside = tuple(sorted(outside))
+        self.unplanned = tuple(sorted(outside))
+        self._join()
 
     def _fix(self, NativeMethod native, index):
-        """Remember the shape of an argument that no plan changes, such as a constant; anything else has no sizes."""
+        """Remember an argument that no plan changes: the shape of a constant, or a number as it is now."""
+        cdef Argument argument = Argument(0, 0, 0, NULL, NULL, 0, 0, False)
         found = native.tensor(index)
-        for size in found[1] if found is not None else ():
-            self.fixed_sizes.push_back(size)
-        for dim in found[2] if found is not None else ():
-            self.fixed_orders.push_back(dim)
+        number = native.number(index) if found is None else None
+        if found is not None:
+            argument.kind, argument.dtype, argument.rank = TENSOR, found[0], len(found[1])
+            for size in found[1]:
+                self.fixed_sizes.push_back(size)
+            for dim in found[2]:
+                self.fixed_orders.push_back(dim)
+        elif isinstance(number, bool):
+            argument.kind, argument.integer = BOOL, number
+        elif isinstance(number, int):
+            argument.kind, argument.integer = INT, number
+        elif isinstance(number, float):
+            argument.kind, argument.number = DOUBLE, number
+        self.fixed.push_back(argument)
         self.fixed_start.push_back(<int> self.fixed_sizes.size())
-        return -<int> self.fixed_start.size() + 1
+        return -<int> self.fixed.size()
+
+    def _join(self):
+        """Ask every delegate what it wants of its arguments, and promise what the plan can give."""
+        cdef int call, i, owner
+        cdef int64_t alignment, multiple
+        cdef ScratchUser user
+        cdef vector[int32_t] sizes, starts, ranks
+        cdef vector[uint8_t] orders
+        for value in self.section.values:
+            starts.push_back(<int> sizes.size())
+            ranks.push_back(len(value.sizes))
+            for register, dim in zip(value.sizes, value.dim_order):
+                sizes.push_back(self._known_size(register))
+                orders.push_back(dim)
+        sizes.push_back(0)   # never empty: its address is passed on
+        orders.push_back(0)
+        for call in range(self.count()):
+            self.gather(call, sizes.data(), starts.data(), ranks.data(), orders.data())
+            user = <ScratchUser> self.users[call]
+            user.ask(self.arguments)
+            for i in range(<int> self.arguments.size()):
+                alignment, multiple = user.alignment_wish(i), user.size_wish(i)
+                self.has_wishes = self.has_wishes or isinstance(user, ForeignUser) and (<ForeignUser> user).wishes(i)
+                if self.arguments[i].joined:
+                    owner = self.section.values[self.slots[self.start[call] + i]].storage
+                    self.alignment = max(self.alignment, alignment)
+                    multiple = least_common_multiple(self.multiples[owner], max(multiple, 1))
+                    if multiple <= LARGEST_MULTIPLE:
+                        self.multiples[owner] = multiple
+                    else:
+                        self._give_up(owner)
+
+    def _give_up(self, owner):
+        """The wishes about one memory cannot be joined: each delegate gets a copy that is as it wants it."""
+        for position, value in enumerate(self.section.values):
+            if value.storage == owner:
+                self.joined[position] = False
+
+    def _known_size(self, register):
+        """A size that is the same in every run; -1 for any other."""
+        position = register - len(self.section.symbols)
+        if position >= 0 and self.section.size_code[position].opcode == Opcode.CONST:
+            return self.section.size_code[position].a
+        return -1
+
+    cdef tuple take_outside(self):
+        """Backends that keep scratch of their own, or used some since this was asked last."""
+        if not self.has_foreign:
+            return self.unplanned
+        found = {user.backend for user in self.users if isinstance(user, ForeignUser) and user.take_outside()}
+        return tuple(sorted({*self.unplanned, *found})) if found else self.unplanned
 
     cdef int count(self) noexcept:
         return <int> self.instruction.size()
+
+    cdef int64_t padded(self, int position, int64_t nbytes) noexcept:
+        """Bytes that the memory of a value takes in the plan."""
+        cdef int64_t multiple = self.multiples[position]
+        return nbytes if multiple <= 1 else (nbytes + multiple - 1) // multiple * multiple
 
     cdef int64_t measure(self, int call, const int32_t* sizes, const int32_t* starts, const int32_t* ranks,
                          const uint8_t* orders) except -1:
@@ -74,19 +168,57 @@ cdef class DelegateScratch:
 
     cdef int gather(self, int call, const int32_t* sizes, const int32_t* starts, const int32_t* ranks,
                     const uint8_t* orders) noexcept:
-        cdef int i, slot, fixed
+        cdef int i, slot
         cdef Argument argument
         self.arguments.clear()
         for i in range(self.start[call], self.start[call + 1]):
             slot = self.slots[i]
             if slot >= 0:
-                argument.rank = ranks[slot]
-                argument.sizes = sizes + starts[slot]
-                argument.dim_order = orders + starts[slot]
+                argument = Argument(
+                    TENSOR, self.dtypes[slot], ranks[slot], sizes + starts[slot], orders + starts[slot], 0, 0,
+                    self.joined[slot],
+                )
             else:
-                fixed = -slot - 1
-                argument.rank = self.fixed_start[fixed + 1] - self.fixed_start[fixed]
-                argument.sizes = self.fixed_sizes.data() + self.fixed_start[fixed]
-                argument.dim_order = self.fixed_orders.data() + self.fixed_start[fixed]
+                slot = -slot - 1
+                argument = self.fixed[slot]
+                argument.sizes = self.fixed_sizes.data() + self.fixed_start[slot]
+                argument.dim_order = self.fixed_orders.data() + self.fixed_start[slot]
             self.arguments.push_back(argument)
         return 0
+
+    cdef int check_copies(self, NativeMethod native) except -1:
+        """Refuse what the next calls would have to copy, if copies are refused: everything has its address now."""
+        for user, delegate in zip(self.users, self.calls):
+            if isinstance(user, ForeignUser):
+                tensors = [native.tensor(index) for index in delegate.arguments]
+                for argument, nbytes, why in user.misfits(tensors):
+                    allow_copy(self._cause(delegate, argument, why), nbytes)
+        return 0
+
+    cdef list take_copies(self):
+        """The copies that delegates' wishes made since this was asked last."""
+        cdef list found = []
+        if not self.has_wishes:
+            return found
+        calls = {delegate.instruction: delegate for delegate in self.calls}
+        for user in self.users:
+            if isinstance(user, ForeignUser):
+                for instruction, argument, nbytes, why in user.take_copies():
+                    found.append(Copy(self._cause(calls[instruction], argument, why), nbytes))
+        return found
+
+    def _cause(self, delegate, argument, why):
+        """Say which argument of which delegate is copied because of which requirement."""
+        names = {value.index: value.name for value in self.section.values}
+        name = names.get(delegate.arguments[argument], "a constant")
+        return (
+            f"argument {argument} ({name}) of delegate {delegate.id!r} at instruction {delegate.instruction} does not "
+            f"meet the delegate's requirement {why}"
+        )
+
+
+cdef int64_t least_common_multiple(int64_t a, int64_t b) noexcept:
+    cdef int64_t x = a, y = b
+    while y != 0:
+        x, y = y, x % y
+    return a // x * b

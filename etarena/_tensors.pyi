@@ -2,6 +2,6 @@ from typing import Any
 
 import torch
 
-from .copies import Copy
+from .device.copies import Copy
 
 def torch_view(value: Any, name: str, copies: list[Copy]) -> tuple[torch.Tensor, int]: ...

@@ -11,9 +11,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 from etarena.allocator.arena cimport Arena
+from etarena.device.dlpack cimport DLPACK_CPU, DLDataType, DLManagedTensorVersioned, DLPackExchangeAPI, DLTensor
+from etarena.device.etensor cimport ETensor
+from etarena.device.scalar_types cimport buffer_dtype, dlpack_dtype, dtype_code
 
-from .allocator.errors import InputError, InputTypeError
-from .copies import allow_copy
+from .allocator.errors import DeviceError, InputError, InputTypeError
+from .device.copies import allow_copy
 
 cdef extern from "Python.h":
     int Py_IsInitialized() nogil
@@ -51,75 +54,6 @@ cdef int load_torch() except -1:
         raise ImportError(f"torch speaks DLPack {table.version.major}, etarena speaks DLPack 1: use torch 2.13")
     numpy, torch_module, torch_tensor, exchange = numpy_module, torch, torch.Tensor, table
     return 0
-
-
-cdef int dtype_code(DLDataType dtype) noexcept nogil:
-    if dtype.lanes != 1:
-        return -1
-    if dtype.code == DLPACK_FLOAT:
-        return 6 if dtype.bits == 32 else 5 if dtype.bits == 16 else 7 if dtype.bits == 64 else -1
-    if dtype.code == DLPACK_INT:
-        return (
-            4 if dtype.bits == 64 else 3 if dtype.bits == 32 else 2 if dtype.bits == 16
-            else 1 if dtype.bits == 8 else -1
-        )
-    if dtype.code == DLPACK_UINT:
-        return (
-            0 if dtype.bits == 8 else 27 if dtype.bits == 16 else 28 if dtype.bits == 32
-            else 29 if dtype.bits == 64 else -1
-        )
-    if dtype.code == DLPACK_BOOL:
-        return 11 if dtype.bits == 8 else -1
-    if dtype.code == DLPACK_BFLOAT:
-        return 15 if dtype.bits == 16 else -1
-    if dtype.code == DLPACK_COMPLEX:
-        return 9 if dtype.bits == 64 else 10 if dtype.bits == 128 else 8 if dtype.bits == 32 else -1
-    return -1
-
-
-cdef DLDataType dlpack_dtype(int code) noexcept nogil:
-    """Give the DLPack type of an ExecuTorch ScalarType; bits 0 when there is none."""
-    cdef DLDataType out
-    out.lanes = 1
-    out.bits = 0
-    out.code = DLPACK_INT
-    if 1 <= code <= 4:
-        out.bits = 8 << (code - 1)
-    elif 5 <= code <= 7:
-        out.code, out.bits = DLPACK_FLOAT, 16 << (code - 5)
-    elif code == 0:
-        out.code, out.bits = DLPACK_UINT, 8
-    elif code == 11:
-        out.code, out.bits = DLPACK_BOOL, 8
-    elif code == 15:
-        out.code, out.bits = DLPACK_BFLOAT, 16
-    elif 27 <= code <= 29:
-        out.code, out.bits = DLPACK_UINT, 16 << (code - 27)
-    elif 8 <= code <= 10:
-        out.code, out.bits = DLPACK_COMPLEX, 32 << (code - 8)
-    return out
-
-
-cdef DLDataType buffer_dtype(const Py_buffer* view):
-    """Give the DLPack type of a buffer's items; bits 0 when it has none."""
-    cdef DLDataType out
-    out.lanes = 1
-    out.bits = <uint8_t> (view.itemsize * 8)
-    text = (<bytes> view.format).decode() if view.format != NULL else "B"
-    text = text.lstrip("@=<")
-    if text in ("b", "h", "i", "l", "q", "n"):
-        out.code = DLPACK_INT
-    elif text in ("B", "H", "I", "L", "Q", "N"):
-        out.code = DLPACK_UINT
-    elif text in ("e", "f", "d"):
-        out.code = DLPACK_FLOAT
-    elif text == "?":
-        out.code = DLPACK_BOOL
-    elif text in ("Ze", "Zf", "Zd"):
-        out.code = DLPACK_COMPLEX
-    else:
-        out.bits = 0
-    return out
 
 
 cdef void release_buffer(DLManagedTensorVersioned* managed) noexcept nogil:
@@ -196,6 +130,8 @@ cdef object as_torch_tensor(object value, str name, list copies):
 
 cdef object foreign_tensor(object value, str name, list copies):
     """See anything that is no torch tensor as one."""
+    if type(value) is ETensor:
+        return etensor_view(value, name)
     if PyObject_CheckBuffer(value):
         return buffer_tensor(value, name, copies)
     if not hasattr(value, "__dlpack__"):
@@ -208,6 +144,16 @@ cdef object foreign_tensor(object value, str name, list copies):
     except Exception as error:
         kind = type(value).__name__
         raise InputTypeError(f"input {name!r}: __dlpack__ of {kind} failed: {first_line(error)}") from error
+
+
+cdef object etensor_view(ETensor value, str name):
+    try:
+        value.require_cpu("a method that runs on the CPU")
+        return value.torch()
+    except DeviceError as error:
+        raise DeviceError(f"input {name!r}: {error}") from error
+    except InputTypeError as error:
+        raise InputTypeError(f"input {name!r}: {error}") from error
 
 
 cdef str first_line(object error):
@@ -346,6 +292,8 @@ cdef bint overlaps(object tensor, object others):
 
 cdef tuple memory_range(object tensor):
     """Addresses from the first to one past the last byte of a strided tensor; strides are never negative in torch."""
+    if type(tensor) is ETensor:
+        return tensor.address, tensor.address + (<ETensor> tensor).span()
     if tensor.numel() == 0:
         return 0, 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))

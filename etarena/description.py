@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from .allocator.plan import Kind, Method, Scalar
-from .dtypes import dtype_name
+from .device.dtypes import dtype_name
 from .expressions import size_text
 
 __all__ = ["INT64_MAX", "describe_method"]

@@ -12,9 +12,12 @@ from executorch.exir.pass_base import ExportPass, NodeMetadata, PassBase, PassRe
 from torch.fx import GraphModule, Node
 
 from .caches import CACHE_OPERATORS
+from .ops import resize as _resize  # noqa: F401  (defines the operator)
 from .traced import fake_tensors
 
 __all__ = ["MatchDimOrders", "ReplaceMissingKernels"]
+
+RESIZE = exir_ops.edge.etarena.resize2d.default
 
 
 class ReplaceMissingKernels(PassBase):
@@ -61,7 +64,7 @@ class ReplaceMissingKernels(PassBase):
 class MatchDimOrders(ExportPass):
     """Give every operator the default dim order except where a channels-last kernel is known to be right.
 
-    Kernels of pointwise operators take channels-last tensors if all operands are; a number or a vector of channels
+    Kernels of pointwise operators and of our resizing take channels-last tensors if all operands are; a number or a vector of channels
     beside an image is refused. Many other kernels (``flip``, ``view_copy``) read a channels-last tensor as if it were
     contiguous, silently. Copies between dim orders are left alone, and so are delegates and what reads a growable cache
     as it lies. What control flow takes and what its bodies return is in the default order, so that all branches and
@@ -99,7 +102,7 @@ class MatchDimOrders(ExportPass):
         orders = {_order(leaf.data) for leaf in pytree.tree_leaves((args, kwargs)) if _is_tensor(leaf)}
         is_pointwise = torch.Tag.pointwise in getattr(op, "tags", ())
         is_known = len(orders) == 1 and _is_channels_last(next(iter(orders)))
-        if op not in self.COPIES and not (is_pointwise and is_known):
+        if op not in self.COPIES and not ((is_pointwise or op is RESIZE) and is_known):
             args, kwargs = pytree.tree_map(self._in_default_order, (args, kwargs))
         return super().call_operator(op, args, kwargs, meta)
 

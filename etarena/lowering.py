@@ -21,6 +21,7 @@ from .empty_results import AllowNoElements
 from .kernels import check_kernels
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
+from .resizing import with_own_resizing
 from .retrace import decomposed_bodies, keeping_symbols, separate_operands
 from .section import build_section
 from .states import find_states
@@ -70,7 +71,8 @@ def lower(
 def _lower(
     captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], watch: Watch | None
 ) -> tuple[bytes, dict[str, plan.Method]]:
-    for capture in captures.values():
+    for name, capture in captures.items():
+        capture.program = with_own_resizing(capture.program, partitioners[name])
         separate_operands(capture.program)
     conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
     passes: dict[str, list[Any]] = {}

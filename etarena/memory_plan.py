@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from .copies import Copy
+    from .device.copies import Copy
 
 __all__ = ["MemoryPlan", "PlannedBuffer", "RunStats"]
 

@@ -7,7 +7,7 @@ import torch
 from torch.export import ExportedProgram
 
 from .allocator import SizeProgram, plan, plan_offsets
-from .dtypes import ITEM_BYTES
+from .device.dtypes import ITEM_BYTES
 
 __all__ = ["example_sizes", "preferred_order"]
 

@@ -15,7 +15,7 @@ from .allocator.errors import ExportError
 from .capture import Capture
 from .conditions import upper_bounds
 from .discoveries import TellingNodes, Told
-from .dtypes import ITEM_BYTES
+from .device.dtypes import ITEM_BYTES
 from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
 from .order import example_sizes, preferred_order

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .allocator.errors import InputError, InputTypeError, PlanError
 from .allocator.growing import GrowingBlock
-from .dtypes import DTYPE_NAMES, ITEM_BYTES, dtype_name
+from .device.dtypes import DTYPE_NAMES, ITEM_BYTES, dtype_name
 
 if TYPE_CHECKING:
     import os

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from ._runtime import NativeMethod
 from ._tensors import torch_view
 from .allocator.errors import Error, InputError, InputTypeError, ShapeError
-from .copies import Copy, allow_copy
-from .dtypes import ITEM_BYTES, dtype_name
+from .device.copies import Copy, allow_copy
+from .device.dtypes import ITEM_BYTES, dtype_name
 from .memory_plan import RunStats
 from .state import States
 

@@ -175,12 +175,18 @@ typedef struct etarena_delegate {
   etarena_status (*execute)(void* context, void* handle, const etarena_argument* arguments, uint32_t count,
                             void* scratch, uint64_t scratch_bytes, etarena_error* error);
   void (*close)(void* context, void* handle);
-  /* The rest may be null. Bytes of scratch that a call with arguments of these sizes needs. */
+  /* The rest may be null. Bytes of scratch that a call with arguments of these sizes needs;
+   * asked when a plan is made, without data. A number that is not known then has kind NONE. */
   etarena_status (*scratch_bytes)(void* context, void* handle, const etarena_argument* arguments, uint32_t count,
                                   uint64_t* nbytes, etarena_error* error);
-  /* `out` has one zeroed entry for each argument. Asked once after init. */
+  /* `out` has one entry for each argument, zeroed but for its struct_size. Asked once after init, when a size that
+   * differs from call to call may be -1. */
   etarena_status (*requirements)(void* context, void* handle, const etarena_argument* arguments, uint32_t count,
                                  etarena_requirement* out, etarena_error* error);
+  /* Sizes of the outputs. `sizes` lists those of all tensor arguments one after another; write those of the outputs
+   * over it. With a plan they must be what the plan says; without one the outputs are resized. */
+  etarena_status (*output_sizes)(void* context, void* handle, const etarena_argument* arguments, uint32_t count,
+                                 int32_t* sizes, etarena_error* error);
 } etarena_delegate;
 
 #ifdef __cplusplus

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..description import describe_method
-from ..dtypes import dtype_name
+from ..device.dtypes import dtype_name
 from ..report.units import bytes_text
 from .command import Answer, Command, step
 from .describe import print_method

@@ -1,6 +1,5 @@
 // Writes new entries behind those that a growable cache holds already.
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
-#include <executorch/runtime/kernel/operator_registry.h>
 
 #include <cstring>
 
@@ -10,7 +9,6 @@ namespace etarena {
 namespace {
 
 using executorch::aten::Tensor;
-using executorch::runtime::Error;
 using executorch::runtime::KernelRuntimeContext;
 
 constexpr size_t kRanks = executorch::runtime::kTensorDimensionLimit;
@@ -75,19 +73,6 @@ void append_out(KernelRuntimeContext& context, Stack stack) {
   int64_t row = static_cast<int64_t>(cache.element_size());
   for (int64_t d = 0; d < cache.dim(); ++d) row *= d == dim ? 1 : cache.size(d);
   copy_dense(fresh, out.dim_order().data(), static_cast<char*>(out.mutable_data_ptr()) + past * row);
-}
-
-bool register_cache_kernels() noexcept {
-  using executorch::runtime::Kernel;
-  static const bool done = [] {
-    for (const Kernel& known : executorch::runtime::get_registered_kernels()) {
-      if (std::strcmp(known.name_, "etarena::append.out") == 0) return true;  // asking for one by name prints an error
-    }
-    static const Kernel kernels[] = {Kernel("etarena::append.out", append_out),
-                                     Kernel("etarena::attention.out", attention_out)};
-    return executorch::runtime::register_kernels({kernels, 2}) == Error::Ok;
-  }();
-  return done;
 }
 
 }  // namespace etarena

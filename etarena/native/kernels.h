@@ -12,8 +12,10 @@ using Stack = executorch::runtime::Span<executorch::runtime::EValue*>;
 void append_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);
 // etarena::attention.out(query, key, value, mask, causal, scale, window, out)
 void attention_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);
+// etarena::resize2d.out(x, size, scale_h, scale_w, mode, align_corners, out)
+void resize2d_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);
 
-// Registers both, once per process. False if ExecuTorch refuses.
-bool register_cache_kernels() noexcept;
+// Registers all, once per process. False if ExecuTorch refuses.
+bool register_kernels() noexcept;
 
 }  // namespace etarena

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "foreign_backend.h"
 #include "method_access.h"
 #include "plan_backend.h"
 #include "runtime_guard.h"
@@ -97,7 +98,9 @@ class MethodHandle {
 
   bool load(ProgramHandle& program, const char* name, PlanPayload* payload, Failure* failure) {
     PlanPayload* const outer = expected_plan;
+    auto* const outer_instances = expected_instances;
     expected_plan = payload;
+    expected_instances = &instances_;
     const bool loaded = guarded(failure, [&] {
       auto method = program.program().load_method(name, &memory_);
       if (!method.ok()) return method.error();
@@ -105,8 +108,15 @@ class MethodHandle {
       return Error::Ok;
     });
     expected_plan = outer;
+    expected_instances = outer_instances;
+    if (loaded) {
+      for (const auto& instance : instances_) instance->method = &*method_;
+    }
     return loaded;
   }
+
+  // The delegates behind function tables, in the order of their index.
+  const std::vector<std::shared_ptr<Instance>>& instances() const { return instances_; }
 
   size_t values() const { return value_count(*method_); }
   size_t inputs() const { return method_->inputs_size(); }
@@ -308,6 +318,7 @@ class MethodHandle {
   executorch::extension::MallocMemoryAllocator temporary_memory_;
   executorch::runtime::HierarchicalAllocator planned_memory_;
   executorch::runtime::MemoryManager memory_;
+  std::vector<std::shared_ptr<Instance>> instances_;  // they outlive the method, which closes them
   std::optional<Method> method_;
   std::vector<Slot> slots_;
   ToldSymbols told_;

@@ -19,11 +19,15 @@ struct RuntimeAborted : std::exception {
   const char* what() const noexcept override { return "a check of the ExecuTorch runtime failed"; }
 };
 
-// What a native call reports: ExecuTorch's error code (0 is success), its messages, and whether a check failed hard.
+// What a native call reports: ExecuTorch's error code (0 is success), its messages, whether a check failed hard, and
+// which function of which delegate behind a function table failed with what words, if one did.
 struct Failure {
   uint32_t code = 0;
   bool aborted = false;
   std::string log;
+  std::string backend;
+  std::string step;
+  std::string reason;
 };
 
 inline thread_local Failure* current_call = nullptr;

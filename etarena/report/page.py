@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from ..dtypes import dtype_name
+from ..device.dtypes import dtype_name
 from .entries import MapEntry, checked, live_bytes
 from .families import SHOWN, family_of_buffer
 from .growth import Growth, growth_data

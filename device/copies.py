@@ -7,14 +7,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .allocator.errors import Error
+from ..allocator.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Copy", "CopyRefusedError", "allow_copy", "zero_copy"]
+__all__ = ["Copy", "CopyRefusedError", "allow_copy", "record_copies", "zero_copy"]
 
 _refuse_copies: ContextVar[bool] = ContextVar("etarena_refuse_copies", default=False)
+_ledgers: ContextVar[tuple[list[Copy], ...]] = ContextVar("etarena_ledgers", default=())
 
 
 class CopyRefusedError(Error):
@@ -54,7 +55,10 @@ def allow_copy(cause: str, nbytes: int) -> Copy:
     """
     if _refuse_copies.get():
         raise CopyRefusedError(f"a copy of {nbytes} bytes is needed: {cause}")
-    return Copy(cause, nbytes)
+    copy = Copy(cause, nbytes)
+    for ledger in _ledgers.get():
+        ledger.append(copy)
+    return copy
 
 
 @contextmanager
@@ -65,3 +69,14 @@ def zero_copy() -> Iterator[None]:
         yield
     finally:
         _refuse_copies.reset(token)
+
+
+@contextmanager
+def record_copies() -> Iterator[list[Copy]]:
+    """Give a list to which every copy made in this block (and thread or task) is added, with its cause and bytes."""
+    ledger: list[Copy] = []
+    token = _ledgers.set((*_ledgers.get(), ledger))
+    try:
+        yield ledger
+    finally:
+        _ledgers.reset(token)

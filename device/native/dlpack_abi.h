@@ -4,8 +4,15 @@
 
 #include <stdint.h>
 
-enum { DLPACK_CPU = 1 };
+enum { DLPACK_CPU = 1, DLPACK_CUDA = 2, DLPACK_CUDA_HOST = 3, DLPACK_ROCM_HOST = 11 };
 enum { DLPACK_INT = 0, DLPACK_UINT = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4, DLPACK_COMPLEX = 5, DLPACK_BOOL = 6 };
+enum {
+  DLPACK_FLOAT8_E4M3FN = 10,
+  DLPACK_FLOAT8_E4M3FNUZ = 11,
+  DLPACK_FLOAT8_E5M2 = 12,
+  DLPACK_FLOAT8_E5M2FNUZ = 13
+};
+enum { DLPACK_READ_ONLY = 1, DLPACK_COPIED = 2 };  // bits of DLManagedTensorVersioned.flags
 
 typedef struct {
   int32_t device_type;
@@ -27,6 +34,13 @@ typedef struct {
   int64_t* strides;  // in elements; null means row-major
   uint64_t byte_offset;
 } DLTensor;
+
+// What capsules named "dltensor" hold: before DLPack 1.0, without flags.
+typedef struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void* manager_ctx;
+  void (*deleter)(struct DLManagedTensor* self);
+} DLManagedTensor;
 
 typedef struct {
   uint32_t major;

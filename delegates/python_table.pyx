@@ -1,0 +1,316 @@
+# distutils: language = c++
+"""Function tables whose functions call the methods of a `Delegate` class."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_WRITE, PyBuffer_FillInfo
+from cpython.exc cimport PyErr_SetInterrupt
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from etarena.delegates.table cimport (
+    ETARENA_ABI, ETARENA_BOOL, ETARENA_DOUBLE, ETARENA_FAILED, ETARENA_INT, ETARENA_OK, ETARENA_TENSOR, Table,
+    etarena_argument, etarena_delegate, etarena_error, etarena_requirement, etarena_spec,
+)
+from etarena.delegates.tensor_argument cimport TensorArgument, wrap
+
+import operator
+import sys
+import traceback
+
+from etarena.delegates.delegate import Delegate, Requirement
+
+__all__ = ["table_of_class"]
+
+cdef extern from "Python.h":
+    bint Py_IsInitialized() nogil
+
+cdef extern from "pending.h" namespace "etarena":
+    PyObject* pending_exception
+    PyObject* blob_owner
+
+
+cdef object take_exception():
+    """The exception that a delegate left on this thread; None if there is none."""
+    global pending_exception
+    if pending_exception is NULL:
+        return None
+    error = <object> pending_exception
+    Py_XDECREF(pending_exception)
+    pending_exception = NULL
+    return error
+
+
+cdef void set_blob_owner(object owner) noexcept:
+    """Say what keeps the bytes of the file alive that this thread loads from; None after the load."""
+    global blob_owner
+    if owner is None:
+        blob_owner = NULL
+    else:
+        blob_owner = <PyObject*> owner
+
+
+cdef int32_t keep(object error, etarena_error* out) noexcept:
+    """Leave an exception for whoever called the runtime."""
+    global pending_exception
+    cdef bytes text
+    take_exception()
+    # Locals of the frames would hold views of memory that is about to serve others.
+    traceback.clear_frames(error.__traceback__)
+    Py_INCREF(error)
+    pending_exception = <PyObject*> error
+    text = f"{type(error).__name__}: {error}".encode(errors="replace")[:1000]
+    memcpy(out.message, <const char*> text, len(text))
+    out.message[len(text)] = 0
+    return ETARENA_FAILED
+
+
+cdef void report() noexcept with gil:
+    """Show the exception of a run that nobody can raise it from, such as one of ExecuTorch's own Python runtime."""
+    error = take_exception()
+    if error is None:
+        return
+    if isinstance(error, KeyboardInterrupt):
+        PyErr_SetInterrupt()
+    else:
+        show(error, "a delegate")
+
+
+cdef object show(error, what):
+    """Show an exception that cannot be raised."""
+    from types import SimpleNamespace
+
+    sys.unraisablehook(
+        SimpleNamespace(
+            exc_type=type(error), exc_value=error, exc_traceback=error.__traceback__, err_msg=f"Exception ignored in {what}",
+            object=None,
+        )
+    )
+
+
+@cython.final
+cdef class Blob:
+    """The bytes that a delegate was compiled to, in the file, which it keeps alive."""
+
+    cdef const void* data
+    cdef Py_ssize_t nbytes
+    cdef object owner
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, <void*> self.data, self.nbytes, 1, flags)
+
+
+cdef object blob_view(const void* data, uint64_t nbytes):
+    cdef Blob blob
+    if blob_owner is NULL or nbytes == 0:   # a file of someone else's: its bytes may go any time
+        return memoryview((<const char*> data)[:nbytes] if nbytes > 0 else b"")
+    blob = Blob.__new__(Blob)
+    blob.data, blob.nbytes, blob.owner = data, <Py_ssize_t> nbytes, <object> blob_owner
+    return memoryview(blob)
+
+
+cdef int32_t init(
+    void* context, const void* blob, uint64_t nbytes, const etarena_spec* specs, uint32_t count, void** handle,
+    etarena_error* error,
+) noexcept with gil:
+    cdef uint32_t i
+    try:
+        delegate = (<object> context)()
+        found = {
+            (<bytes> specs[i].key).decode(errors="surrogateescape"): (<const char*> specs[i].value)[:specs[i].nbytes]
+            for i in range(count)
+        }
+        delegate.init(blob_view(blob, nbytes), found)
+        Py_INCREF(delegate)
+        handle[0] = <void*> delegate
+        return ETARENA_OK
+    except BaseException as raised:
+        return keep(raised, error)
+
+
+cdef void close(void* context, void* handle) noexcept nogil:
+    if Py_IsInitialized():
+        close_object(handle)
+
+
+cdef void close_object(void* handle) noexcept with gil:
+    delegate = <object> handle
+    try:
+        delegate.close()
+    except BaseException as raised:
+        show(raised, f"close() of the delegate {type(delegate).__name__}")
+    Py_DECREF(delegate)
+
+
+cdef void release(void* context) noexcept nogil:
+    if Py_IsInitialized():
+        release_class(context)
+
+
+cdef void release_class(void* context) noexcept with gil:
+    Py_DECREF(<object> context)
+
+
+cdef object shapes_of(const etarena_argument* arguments, uint32_t count):
+    cdef uint32_t i
+    cdef int32_t d
+    cdef list shapes = []
+    for i in range(count):
+        if arguments[i].kind == ETARENA_TENSOR:
+            shapes.append(tuple([arguments[i].sizes[d] for d in range(arguments[i].rank)]))
+        else:
+            shapes.append(number_of(&arguments[i]))
+    return shapes
+
+
+cdef object number_of(const etarena_argument* argument):
+    if argument.kind == ETARENA_INT:
+        return argument.integer
+    if argument.kind == ETARENA_DOUBLE:
+        return argument.number
+    if argument.kind == ETARENA_BOOL:
+        return argument.integer != 0
+    return None
+
+
+cdef int32_t scratch_bytes(
+    void* context, void* handle, const etarena_argument* arguments, uint32_t count, uint64_t* nbytes,
+    etarena_error* error,
+) noexcept with gil:
+    try:
+        found = (<object> handle).scratch_bytes(shapes_of(arguments, count))
+        if isinstance(found, bool) or not hasattr(found, "__index__"):
+            raise TypeError(f"scratch_bytes must return an int, it returned {found!r}")
+        if not 0 <= operator.index(found) < 1 << 63:
+            raise ValueError(f"scratch_bytes must return a number of bytes, it returned {found}")
+        nbytes[0] = operator.index(found)
+        return ETARENA_OK
+    except BaseException as raised:
+        return keep(raised, error)
+
+
+cdef int32_t requirements(
+    void* context, void* handle, const etarena_argument* arguments, uint32_t count, etarena_requirement* out,
+    etarena_error* error,
+) noexcept with gil:
+    cdef uint32_t i
+    try:
+        wishes = (<object> handle).requirements(shapes_of(arguments, count))
+        wishes = () if wishes is None else tuple(wishes)
+        if len(wishes) > count:
+            raise ValueError(f"requirements returned {len(wishes)} entries for {count} arguments")
+        for i, wish in enumerate(wishes):
+            if wish is None:
+                continue
+            if not isinstance(wish, Requirement):
+                raise TypeError(f"requirements must return Requirement objects or None, entry {i} is {wish!r}")
+            out[i].access, out[i].alignment, out[i].size_multiple = wish.access, wish.alignment, wish.size_multiple
+            out[i].row_pitch, out[i].devices = wish.row_pitch, wish.devices
+        return ETARENA_OK
+    except BaseException as raised:
+        return keep(raised, error)
+
+
+cdef int32_t output_sizes(
+    void* context, void* handle, const etarena_argument* arguments, uint32_t count, int32_t* sizes,
+    etarena_error* error,
+) noexcept with gil:
+    cdef uint32_t i, position = 0
+    try:
+        shapes = shapes_of(arguments, count)
+        found = [tuple(shape) for shape in (<object> handle).output_shapes(shapes)]
+        tensors = [shape for shape in shapes if isinstance(shape, tuple)]
+        if len(found) > len(tensors):
+            raise ValueError(f"output_shapes returned {len(found)} shapes for {len(tensors)} tensors")
+        kept = len(tensors) - len(found)
+        for i, shape in enumerate(tensors):
+            wanted = shape if i < <uint32_t> kept else found[i - kept]
+            if len(wanted) != len(shape):
+                raise ValueError(f"output_shapes returned {wanted} for an output of rank {len(shape)}")
+            for size in wanted:
+                if not 0 <= size < 1 << 31:
+                    raise ValueError(f"output_shapes returned the size {size}")
+                sizes[position] = size
+                position += 1
+        return ETARENA_OK
+    except BaseException as raised:
+        return keep(raised, error)
+
+
+cdef int32_t execute(
+    void* context, void* handle, const etarena_argument* arguments, uint32_t count, void* scratch,
+    uint64_t nbytes, etarena_error* error,
+) noexcept with gil:
+    cdef uint32_t i
+    cdef list args = []
+    try:
+        for i in range(count):
+            args.append(
+                wrap(&arguments[i]) if arguments[i].kind == ETARENA_TENSOR else number_of(&arguments[i])
+            )
+        room = memoryview(bytearray()) if nbytes == 0 else PyMemoryView_FromMemory(
+            <char*> scratch, <Py_ssize_t> nbytes, PyBUF_WRITE
+        )
+        try:
+            (<object> handle).execute(args, room)
+        except BaseException as raised:
+            traceback.clear_frames(raised.__traceback__)
+            withdraw(args, room)
+            raise
+        kept = withdraw(args, room)
+        if kept is not None:
+            raise BufferError(
+                f"the delegate still holds a view of {kept} after execute(): its memory serves others from now on; "
+                "copy what must stay"
+            )
+        return ETARENA_OK
+    except BaseException as raised:
+        return keep(raised, error)
+
+
+cdef object withdraw(list args, object room):
+    """Close what is valid during a call alone; gives the name of something that is still in use, if there is any."""
+    cdef Py_ssize_t i
+    kept = None
+    try:
+        room.release()
+    except BufferError:
+        kept = "its scratch"
+    for i in range(len(args)):
+        if isinstance(args[i], TensorArgument) and not (<TensorArgument> args[i]).withdraw():
+            kept = f"argument {i}"
+    return kept
+
+
+def table_of_class(str name not None, delegate):
+    """Make the function table of a `Delegate` class.
+
+    Parameters
+    ----------
+    name : str
+        Backend id.
+    delegate : type
+        Subclass of `Delegate`.
+
+    Returns
+    -------
+    Table
+    """
+    cdef Table made = Table.__new__(Table)
+    cdef etarena_delegate* table = &made.registration.get().table
+    made.name = name
+    made.registration.get().name = name.encode()
+    table.struct_size, table.abi, table.context = sizeof(etarena_delegate), ETARENA_ABI, <void*> delegate
+    table.init, table.execute, table.close = init, execute, close
+    # What a class leaves as it is need not be asked.
+    if delegate.scratch_bytes is not Delegate.scratch_bytes:
+        table.scratch_bytes = scratch_bytes
+    if delegate.requirements is not Delegate.requirements:
+        table.requirements = requirements
+    if delegate.output_shapes is not Delegate.output_shapes:
+        table.output_sizes = output_sizes
+    Py_INCREF(delegate)
+    made.registration.get().release, made.registration.get().report = release, report
+    return made

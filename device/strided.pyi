@@ -1,0 +1,6 @@
+from .tensor_core import TensorCore
+
+__all__ = ["copy_strided", "item_range"]
+
+def copy_strided(out: TensorCore, source: TensorCore) -> None: ...
+def item_range(tensor: TensorCore) -> tuple[int, int]: ...
