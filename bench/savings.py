@@ -156,7 +156,7 @@ def _measure_ours(row: Row, module: Any, inputs: tuple[Any, ...], example: tuple
         wanted = tree_leaves(module(*inputs))
     row.delegates = sum(delegate.id == "XnnpackBackend" for delegate in exported.plan().delegates)
     arena = etarena.Arena(name=row.name)
-    method = etarena.load(exported.buffer, arena=arena).method()
+    method: Any = etarena.load(exported.buffer, arena=arena).method()
     arena.scribble()
     results = method.execute(list(inputs))
     run = method.last_run
@@ -227,8 +227,8 @@ def _in_a_process(*arguments: str) -> str:
 
 def section(rows: Sequence[Row]) -> str:
     """The section of RESULTS.md."""
-    heads = ("model", "size", "sizes", "delegates (stock)", "scratch", "arena", "bound", "arena / bound")
-    heads += ("stock: planned", "workspace", "saved", "most")
+    heads = ["model", "size", "sizes", "delegates (stock)", "scratch", "arena", "bound", "arena / bound"]
+    heads += ["stock: planned", "workspace", "saved", "most"]
     measured = [row for row in rows if row.stock]
     parts = [HEADING, NOTES, "```\npython -m bench.savings --write\n```", table(("", ""), describe())]
     parts.append(table(heads, [_cells(row) for row in measured]))

@@ -8,7 +8,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -43,13 +43,13 @@ class Chain(nn.Module):
         return x
 
 
-def method_of(is_told: bool) -> etarena.Method:
+def method_of(is_told: bool) -> Any:
     """The loaded method."""
     exported = etarena.export(Chain(is_told), (torch.randn(8),), dynamic_shapes={"x": {0: Dim.DYNAMIC}})
     return etarena.load(exported.buffer).method()
 
 
-def call_us(method: etarena.Method, inputs: Callable[[int], torch.Tensor], repeats: int) -> tuple[float, float]:
+def call_us(method: Any, inputs: Callable[[int], torch.Tensor], repeats: int) -> tuple[float, float]:
     """Median microseconds of a call, and of the planning inside."""
     calls, plans = [], []
     for i in range(repeats):
