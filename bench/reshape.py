@@ -48,8 +48,8 @@ SHAPES, REPEATS = 12, 30
 HEADING = "## A new shape with XNNPACK"
 NOTES = """\
 What a new shape costs beyond the run. `etarena`: a call at a new shape less the next call at that shape; `planning` is
-the part that `last_run.plan_ns` counts. `stock`: time inside XNNPACK's own reshape in a call of the stock runtime at that
-shape, on a stock export with bounds; it reshapes in every call. Both runtimes take the same shapes in turn in
+the part that `last_run.plan_ns` counts. `stock`: time inside XNNPACK's own reshape in a call of the stock runtime at
+that shape, on a stock export with bounds; it reshapes in every call. Both runtimes take the same shapes in turn in
 one process, {repeats} times each with another shape in between, no plan kept; the figures are medians over {shapes}
 shapes of the shortest times. Target: at most 1.2 x stock."""
 

@@ -1,6 +1,7 @@
 """Arithmetic of the measurements of memory, new shapes and stages; the models themselves run in make bench-all."""
 
 from pathlib import Path
+from typing import Any
 
 from bench import reshape, savings, sharing, stages
 from bench.models import MODELS
@@ -10,7 +11,7 @@ from etarena.demo.catalogue import ALL
 KIB = 1024
 
 
-def row(name: str = "unet", sizes: str = "fixed", **figures: int) -> Row:
+def row(name: str = "unet", sizes: str = "fixed", **figures: Any) -> Row:
     return Row(name, "1 x 8", sizes, 3, 4, **figures)
 
 
