@@ -12,6 +12,7 @@ from executorch.exir.pass_base import ExportPass, NodeMetadata, PassBase, PassRe
 from torch.fx import GraphModule, Node
 
 from .caches import CACHE_OPERATORS
+from .device_placement import TO_DEVICE
 from .ops import resize as _resize  # noqa: F401  (defines the operator)
 from .traced import fake_tensors
 
@@ -77,6 +78,7 @@ class MatchDimOrders(ExportPass):
             exir_ops.edge.dim_order_ops._clone_dim_order.default,
             torch.ops.aten.sym_size.int,
             *CACHE_OPERATORS,
+            TO_DEVICE,
         }
     )
 

@@ -16,6 +16,8 @@ void attention_out(executorch::runtime::KernelRuntimeContext& context, Stack sta
 void resize2d_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);
 // The same for `x` in [batch, height, width, channels]; the result, in the usual dimensions, is channels-last.
 void resize2d_pixels_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);
+// etarena::to_device.out(x, type, index, out)
+void to_device_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);
 
 // Registers all, once per process. False if ExecuTorch refuses.
 bool register_kernels() noexcept;
