@@ -189,7 +189,7 @@ def etensors(interop: list[Entry], inputs: list[Entry]) -> Iterator[str]:
         )
         yield table(("call", "ns"), [(name, f"{ns:.0f}") for name, ns in entry["ns"].items()])
     for entry in inputs:
-        kinds = ", ".join(f"{ns:.0f} ns as a {kind}" for kind, ns in entry["ns_an_input"].items())
+        kinds = ", ".join(f"{ns:.0f} ns as {kind}" for kind, ns in entry["ns_an_input"].items())
         yield (
             f"Each further input of `execute` costs {kinds}, from the Python object to the pointer that the\n"
             "runtime reads (target: at most 300 ns more than the pointer alone)."

@@ -274,6 +274,12 @@ class DeviceHeap:
             raise DeviceError(f"{self._name()}: {what}: {kind}{error}") from error
 
     @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep everybody else from the allocator for this device, for calls that are not made through the heap."""
+        with self._locked():
+            yield
+
+    @contextmanager
     def _locked(self) -> Iterator[None]:
         if os.getpid() != self._process:  # only the forking thread lives on: nobody holds the lock
             self._lock = threading.Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,15 @@ def _set(kind: int, allocator: DeviceAllocator | None) -> None:
 
 def _is_built_in(kind: int) -> bool:
     return kind == DeviceType.CPU and type(_allocators[kind]) is CpuAllocator
+
+
+def _renew_lock() -> None:
+    """In a forked child no other thread lives on that could release the lock."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _described(allocator: DeviceAllocator) -> int:

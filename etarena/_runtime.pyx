@@ -45,6 +45,7 @@ from etarena.device.abi cimport etarena_device_allocator
 from .allocator.errors import PlanError
 from .device.exported_table import ExportedTable
 from .device.registry import on_registration
+from .device.serial import SerialAllocator
 from .failures import foreign_failure, native_failure
 
 cdef enum:
@@ -406,7 +407,7 @@ def connect_device_allocator(int kind, allocator):
     """Let ExecuTorch's own slot for a type of device take memory from an allocator, or from none; False: it cannot."""
     cdef const etarena_device_allocator* table = NULL
     if allocator is not None:
-        exported_tables.append(ExportedTable(allocator))
+        exported_tables.append(ExportedTable(SerialAllocator(allocator)))
         table = <const etarena_device_allocator*> <size_t> exported_tables[-1].address
     return bridge_allocator(kind, table)
 

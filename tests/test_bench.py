@@ -39,6 +39,16 @@ BENCH = {
                 "growth": 4096,
             },
         },
+        {
+            "name": "test_etensor_interop",
+            "stats": {"median": 5e-7},
+            "extra_info": {"ns": {"torch to ETensor": 500.4, "ETensor to torch": 600.0}, "copied": 0},
+        },
+        {
+            "name": "test_etensor_input",
+            "stats": {"median": 5e-7},
+            "extra_info": {"ns_an_input": {"ETensor": 70.0, "torch.Tensor": 430.0}},
+        },
     ]
 }
 
@@ -65,6 +75,9 @@ def test_results_hold_the_figures_and_the_machine() -> None:
     assert "BERT (CPU kernels), 10,000 calls with 1,000 distinct shapes." in text
     assert "growth from the first tenth to the last: 4 KiB." in text
     assert "| cores | 2 |" in text
+    assert "0 bytes were copied." in text
+    assert "| torch to ETensor | 500 |" in text
+    assert "costs 70 ns as ETensor, 430 ns as torch.Tensor" in text
     assert "## Demo" not in text
 
 
