@@ -6,8 +6,12 @@ Run with ``python -m pytest`` on a file such as::
         @pytest.fixture
         def allocator(self):
             return MyAllocator()
+
+and in the same way for a delegate, with a `DelegateCase`.
 """
 
+from .delegate_case import DelegateCase
+from .delegate_suite import DelegateSuite
 from .device_allocator_suite import DeviceAllocatorSuite
 
-__all__ = ["DeviceAllocatorSuite"]
+__all__ = ["DelegateCase", "DelegateSuite", "DeviceAllocatorSuite"]
