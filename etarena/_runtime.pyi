@@ -5,6 +5,7 @@ from typing_extensions import Buffer, disjoint_base
 
 from .delegates.foreign import ForeignUser
 from .delegates.table import Table
+from .device.allocator import DeviceAllocator
 
 def registered_kernels() -> frozenset[str]: ...
 def registered_backends() -> list[str]: ...
