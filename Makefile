@@ -8,7 +8,7 @@ SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -nam
 PYTEST := $(VENV)/python -m pytest
 JOBS ?= 2
 
-.PHONY: all build test test-debug sanitize lint package fuzz bench bench-peers coverage demo clean
+.PHONY: all build test test-debug sanitize lint package fuzz bench bench-all bench-peers coverage demo clean
 all: build
 
 build: $(BUILD)
@@ -48,6 +48,15 @@ bench: build
 	@mkdir -p out
 	$(PYTEST) -q bench --timeout=0 --benchmark-only --benchmark-json=out/bench.json $(ARGS)
 	$(VENV)/python -m bench.results out/bench.json out/demo/figures.json
+
+# Everything that is measured without peers, one after the other on a quiet machine: takes hours.
+bench-all: bench
+	$(VENV)/python -m bench.stages --write
+	$(VENV)/python -m bench.reshape --write
+	$(VENV)/python -m bench.sharing --write
+	$(VENV)/python -m bench.savings --write
+	$(VENV)/python -m bench.fragments --write
+	$(VENV)/python -m bench.decode --write
 
 # The heap and the planner beside their peers, which are built first (git, cmake, network; see scripts/peers.sh).
 bench-peers: build

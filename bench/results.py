@@ -39,6 +39,7 @@ def results(bench: dict[str, Any], demo: dict[str, Any] | None, machine: Sequenc
         *repeated_shape(entries(bench, "test_repeated_shape")),
         *new_shape(entries(bench, "test_plan_a_new_shape"), entries(bench, "test_planner_alone")),
         *switching(entries(bench, "test_switch_to_a_cached_plan"), entries(bench, "test_grow_the_arena")),
+        *delegate_calls(entries(bench, "test_delegate_call")),
         *leaks(entries(bench, "test_memory_stays_flat")),
         *etensors(entries(bench, "test_etensor_interop"), entries(bench, "test_etensor_input")),
         *(demo_figures(demo) if demo else ()),
@@ -133,6 +134,21 @@ def new_shape(found: list[Entry], planner: list[Entry]) -> Iterator[str]:
                 for entry in counted
             ],
         )
+
+
+def delegate_calls(found: list[Entry]) -> Iterator[str]:
+    if not found:
+        return
+    yield "## Delegate calls"
+    yield (
+        "What calling a delegate costs beside what it does: a chain of operators with and without a delegate that\n"
+        "does nothing behind each, in turn; the difference for each delegate. Target: at most 5 us in Python, 0.3 us\n"
+        "in C."
+    )
+    yield table(
+        ("delegate", "us a call", "delegates", "rounds"),
+        [(entry["kind"], f"{entry['cost_us']:.3f}", str(entry["calls"]), str(entry["rounds"])) for entry in found],
+    )
 
 
 def switching(switch: list[Entry], growth: list[Entry]) -> Iterator[str]:

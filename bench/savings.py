@@ -4,8 +4,8 @@
 
 Both count what is needed between the caller's inputs and results, and no weights. Ours: the arena of a run, in which
 XNNPACK's scratch is a buffer of the plan. Stock: the buffers that its planner reserves, and the workspace that XNNPACK
-holds after a run, which the interposed allocator counts in a process of its own. The rows are kept in out/savings.json: a
-run of some models replaces theirs, and the table has all of them.
+holds after a run, which the interposed allocator counts in a process of its own. The rows are kept in
+out/savings.json: a run of some models replaces theirs, and the table has all of them.
 """
 
 import argparse
@@ -58,8 +58,8 @@ with like: `fixed` is exported for this size alone, `varying` without bounds by 
 stock ExecuTorch. `arena`: of a run of etarena, XNNPACK's scratch included; `bound`: the largest sum of live bytes and
 scratch at any instruction, below which no plan can be. `planned`: the buffers that stock ExecuTorch plans, the caller's
 inputs and results not counted on either side; `workspace`: what its XNNPACK holds after a run, counted by the allocator
-that XNNPACK is given. `most`: what a plan as small as the bound would save. Targets: arena at most 1.05 x bound and never
-more than stock, at least 20 % saved by three models or more."""
+that XNNPACK is given. `most`: what a plan as small as the bound would save. Targets: arena at most 1.05 x bound and
+never more than stock, at least 20 % saved by three models or more."""
 
 
 @dataclass
@@ -156,7 +156,7 @@ def _measure_ours(row: Row, module: Any, inputs: tuple[Any, ...], example: tuple
         wanted = tree_leaves(module(*inputs))
     row.delegates = sum(delegate.id == "XnnpackBackend" for delegate in exported.plan().delegates)
     arena = etarena.Arena(name=row.name)
-    method = etarena.load(exported.buffer, arena=arena).method()
+    method: Any = etarena.load(exported.buffer, arena=arena).method()
     arena.scribble()
     results = method.execute(list(inputs))
     run = method.last_run
@@ -227,8 +227,8 @@ def _in_a_process(*arguments: str) -> str:
 
 def section(rows: Sequence[Row]) -> str:
     """The section of RESULTS.md."""
-    heads = ("model", "size", "sizes", "delegates (stock)", "scratch", "arena", "bound", "arena / bound")
-    heads += ("stock: planned", "workspace", "saved", "most")
+    heads = ["model", "size", "sizes", "delegates (stock)", "scratch", "arena", "bound", "arena / bound"]
+    heads += ["stock: planned", "workspace", "saved", "most"]
     measured = [row for row in rows if row.stock]
     parts = [HEADING, NOTES, "```\npython -m bench.savings --write\n```", table(("", ""), describe())]
     parts.append(table(heads, [_cells(row) for row in measured]))

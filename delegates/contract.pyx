@@ -1,5 +1,5 @@
 # distutils: language = c++
-"""What a delegate tells the memory plan: how much scratch a call needs, where it gets it, what it wants of arguments."""
+"""What a delegate tells the memory plan: how much scratch a call needs, and what it wants of its arguments."""
 
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector

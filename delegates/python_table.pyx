@@ -7,7 +7,7 @@ from cpython.exc cimport PyErr_SetInterrupt, PyErr_SetObject, PyErr_WriteUnraisa
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from etarena.delegates.table cimport (
@@ -56,13 +56,21 @@ cdef void set_blob_owner(object owner) noexcept:
         blob_owner = <PyObject*> owner
 
 
+cdef void clear_frames(object error):
+    """Let go of the locals in an exception's frames: they would hold views of memory that is about to serve others."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
 cdef int32_t keep(object error, etarena_error* out) noexcept:
     """Leave an exception for whoever called the runtime."""
     global pending_exception
     cdef bytes text
     take_exception()
-    # Locals of the frames would hold views of memory that is about to serve others.
-    traceback.clear_frames(error.__traceback__)
+    clear_frames(error)
     Py_INCREF(error)
     pending_exception = <PyObject*> error
     text = f"{type(error).__name__}: {error}".encode(errors="replace")[:1000]
@@ -160,15 +168,6 @@ cdef void close_object(void* handle) noexcept with gil:
     Py_DECREF(delegate)
 
 
-cdef void release(void* context) noexcept nogil:
-    if Py_IsInitialized():
-        release_class(context)
-
-
-cdef void release_class(void* context) noexcept with gil:
-    Py_DECREF(<object> context)
-
-
 cdef object shapes_of(const etarena_argument* arguments, uint32_t count):
     cdef uint32_t i
     cdef int32_t d
@@ -264,16 +263,17 @@ cdef int32_t execute(
     cdef Scratch lent
     try:
         for i in range(count):
-            args.append(
-                from_argument(&arguments[i], None, False) if arguments[i].kind == ETARENA_TENSOR else number_of(&arguments[i])
-            )
+            if arguments[i].kind == ETARENA_TENSOR:
+                args.append(from_argument(&arguments[i], None, False))
+            else:
+                args.append(number_of(&arguments[i]))
         lent = Scratch.__new__(Scratch)
         lent.data, lent.nbytes = scratch, <Py_ssize_t> nbytes
         room = PyMemoryView_FromObject(lent)
         try:
             (<object> handle).execute(args, room)
         except BaseException as raised:
-            traceback.clear_frames(raised.__traceback__)
+            clear_frames(raised)
             withdraw(args, room, lent)
             raise
         kept = withdraw(args, room, lent)
@@ -349,6 +349,6 @@ def table_of_class(str name not None, delegate):
         table.requirements = requirements
     if delegate.output_shapes is not Delegate.output_shapes:
         table.output_sizes = output_sizes
-    Py_INCREF(delegate)
-    made.registration.get().release, made.registration.get().report = release, report
+    made.hold(delegate)
+    made.registration.get().report = report
     return made

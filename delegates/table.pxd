@@ -50,6 +50,7 @@ cdef extern from "instance.h" namespace "etarena" nogil:
         Registration() except +
         string name
         etarena_delegate table
+        void* owner
         void (*release)(void*) noexcept
         void (*report)() noexcept
 
@@ -94,3 +95,4 @@ cdef class Table:
 
     cdef shared_ptr[Registration] registration
     cdef readonly str name
+    cdef void hold(self, object owner) noexcept

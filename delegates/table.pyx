@@ -1,9 +1,11 @@
 # distutils: language = c++
 """Function tables of delegates as Python objects, and those that others made."""
 
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint32_t, uintptr_t
 from libc.string cimport memcpy, memset
 from libcpp.memory cimport make_shared
+from posix.unistd cimport _SC_PAGESIZE, sysconf
 
 from etarena.device.abi cimport ETARENA_ABI
 
@@ -12,11 +14,40 @@ from etarena.device.handles import address_of_pointer
 
 __all__ = ["Table", "table_at"]
 
+cdef extern from "Python.h":
+    bint Py_IsInitialized() nogil
+
+cdef extern from "sys/mman.h" nogil:
+    int mincore(void* start, size_t nbytes, unsigned char* resident)
+
+
 cdef class Table:
     """A function table that can be registered as a backend."""
 
     def __cinit__(self):
         self.registration = make_shared[Registration]()
+
+    cdef void hold(self, object owner) noexcept:
+        """Keep a Python object alive until the last method that was loaded with this table is gone."""
+        Py_INCREF(owner)
+        self.registration.get().owner = <void*> owner
+        self.registration.get().release = release
+
+
+cdef void release(void* owner) noexcept nogil:
+    if Py_IsInitialized():
+        release_object(owner)
+
+
+cdef void release_object(void* owner) noexcept with gil:
+    Py_DECREF(<object> owner)
+
+
+cdef bint is_mapped(uintptr_t address) noexcept:
+    """Whether there is memory at an address."""
+    cdef uintptr_t page = sysconf(_SC_PAGESIZE)
+    cdef unsigned char resident
+    return mincore(<void*> (address // page * page), 1, &resident) == 0
 
 
 def table_at(str name not None, what):
@@ -27,7 +58,7 @@ def table_at(str name not None, what):
     name : str
         Backend id.
     what : int, ctypes or cffi pointer, or capsule "etarena_delegate"
-        Where the table is; what it points at must outlive every method made while it was registered.
+        Where the table is; kept alive, but what it points at must outlive every method made while it was registered.
 
     Returns
     -------
@@ -50,7 +81,7 @@ def table_at(str name not None, what):
         raise InputTypeError(
             f"{name!r} needs a subclass of etarena.Delegate or a pointer to an etarena_delegate table: {error}"
         ) from None
-    if <uintptr_t> source % 8 != 0:
+    if <uintptr_t> source % 8 != 0 or not is_mapped(<uintptr_t> source):
         raise InputError(f"the table of {name!r} is at {<uintptr_t> source:#x}, which is no address of a struct")
     size = source.struct_size
     if size < sizeof(etarena_delegate) or size > 1 << 16:
@@ -68,6 +99,7 @@ def table_at(str name not None, what):
     ):
         if not given:
             raise InputError(f"the table of {name!r} has no function {field}")
+    made.hold(what)
     made.name = name
     made.registration.get().name = name.encode()
     return made

@@ -12,7 +12,7 @@ from ..allocator.errors import Error
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Copy", "CopyRefusedError", "allow_copy", "record_copies", "zero_copy"]
+__all__ = ["Copy", "CopyRefusedError", "allow_copy", "record_copies", "refuses_copies", "zero_copy"]
 
 _refuse_copies: ContextVar[bool] = ContextVar("etarena_refuse_copies", default=False)
 _ledgers: ContextVar[tuple[list[Copy], ...]] = ContextVar("etarena_ledgers", default=())
@@ -36,6 +36,11 @@ class Copy:
 
     cause: str
     nbytes: int
+
+
+def refuses_copies() -> bool:
+    """Whether this is inside ``zero_copy()``."""
+    return _refuse_copies.get()
 
 
 def allow_copy(cause: str, nbytes: int) -> Copy:

@@ -323,6 +323,7 @@ cdef class ShapeBinder:
         self.last_plan = None
         # What lives across a stop comes first and low, so that it need not move when the rest is planned again.
         cdef vector[int32_t]* order = &self.crossing if self.in_stages else &self.preferred
+        self.scratch.align(self.planner, self.planned, sizes.data())
         with nogil:
             self.planner.plan(
                 count, sizes.data(), self.first.data(), self.last.data(), order.data(), <int> order.size(),
@@ -340,8 +341,6 @@ cdef class ShapeBinder:
             self.first.push_back(scratch.instruction[i])
             self.last.push_back(scratch.instruction[i] + 1)
         self.scratch, self.last_plan = scratch, None
-        if scratch.alignment > <int64_t> self.planner.alignment:
-            self.planner = OffsetPlanner(scratch.alignment)
         return 0
 
     cdef int buffers(self) noexcept:
@@ -403,6 +402,8 @@ cdef class ShapeBinder:
         """
         cdef int i
         cdef BoundShape better
+        if self.scratch.has_steps:
+            return bound
         if bound.search is None:
             bound.search = AnytimePlanner(
                 [self.bytes_of(bound, i) for i in range(self.buffers())], list(self.first), list(self.last),

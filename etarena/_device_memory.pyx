@@ -178,7 +178,8 @@ cdef class DeviceMemory:
         device = Device(value.device_type, value.device_index)
         if not isinstance(tensor, ETensor):
             raise InputTypeError(
-                f"output {output} is on {device}: it needs an etarena.ETensor there or None, got {type(tensor).__name__}"
+                f"output {output} is on {device}: it needs an etarena.ETensor there or None, got "
+                f"{type(tensor).__name__}"
             )
         if tensor.device != device:
             raise DeviceError(f"the tensor for output {output} is on {tensor.device}, the output on {device}")
@@ -249,9 +250,11 @@ cdef class DeviceMemory:
         if nbytes == 0:
             return
         if here.is_cpu:
-            self.heap_of(there).write(self.resource_at(target, target_data), 0, bytes_at(source_data, nbytes, PyBUF_READ))
+            given = bytes_at(source_data, nbytes, PyBUF_READ)
+            self.heap_of(there).write(self.resource_at(target, target_data), 0, given)
         elif there.is_cpu:
-            self.heap_of(here).read(bytes_at(target_data, nbytes, PyBUF_WRITE), self.resource_at(source, source_data), 0)
+            wanted = bytes_at(target_data, nbytes, PyBUF_WRITE)
+            self.heap_of(here).read(wanted, self.resource_at(source, source_data), 0)
         else:
             part = memoryview(bytearray(min(nbytes, STAGE)))
             for offset in range(0, nbytes, STAGE):
@@ -275,7 +278,6 @@ cdef class DeviceMemory:
 
     def resource_at(self, int position, size_t address):
         """The resource behind the data pointer of a value."""
-        cdef Resource found
         owner = self.binder.storage[position]
         candidates = [self.held.get(owner), *self.inputs_held]
         for candidate in candidates:

@@ -178,8 +178,7 @@ cdef class PlannedMethod:
             self.devices.begin(bound, self.addresses)
             self.keeper.place(self.native, self.addresses)
             self.writer.point(bound, self.native, self.reader.held)
-            if self.binder.scratch.has_wishes:
-                self.binder.scratch.check_copies(self.native)
+            self.binder.scratch.check_copies(self.native)
             try:
                 bound = self.run(bound)
             except BaseException as error:
@@ -193,9 +192,8 @@ cdef class PlannedMethod:
             self.reader.write_back()
             self.state_bytes = self.fixed_state_bytes + self.keeper.nbytes()
             self.state_bytes_written = self.keeper.written
-            self.last_bound = bound
+            self.last_bound, self.last_outside = bound, self.binder.scratch.take_outside()
             self.last_copies = self.reader.copies + self.devices.copies + self.binder.scratch.take_copies()
-            self.last_outside = self.binder.scratch.take_outside()
             return results
         finally:
             self.writer.drop()
@@ -214,8 +212,7 @@ cdef class PlannedMethod:
         kept = bound.tree_bytes
         self.current = None
         last = self.stages.run(bound, self.addresses)
-        if last is bound:
-            self.current = bound
+        self.current = bound if last is bound else None
         self.last_plan_ns = self.stages.plan_ns + (0 if self.last_cached else bound.plan_ns)
         self.last_cached = self.last_plan_ns == 0
         self.cached_bytes += bound.tree_bytes - kept

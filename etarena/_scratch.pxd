@@ -4,13 +4,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from etarena._runtime cimport NativeMethod
+from etarena.allocator.planner cimport OffsetPlanner
 from etarena.delegates.contract cimport Argument
 
 
 cdef class DelegateScratch:
     cdef list users                       # ScratchUser of each call of a delegate that is planned
     cdef list calls                       # the section's entry of each
-    cdef bint has_foreign                 # some are delegates behind function tables
+    cdef readonly bint has_foreign                 # some are delegates behind function tables
     cdef tuple unplanned                  # backends that keep scratch of their own
     cdef object section
     cdef vector[int32_t] instruction      # of each call
@@ -24,11 +25,14 @@ cdef class DelegateScratch:
     cdef vector[int32_t] dtypes           # of each value
     cdef vector[uint8_t] joined           # of each value: the plan aligns and pads its memory
     cdef vector[int64_t] multiples        # of each value that owns memory: of how many bytes it should be a multiple
-    cdef readonly int64_t alignment       # that the delegates want of planned buffers, bytes
+    cdef vector[int64_t] alignments       # of each value that owns memory: what is wanted of its address; 0
+    cdef readonly bint has_steps          # planned buffers are aligned each in its own way
+    cdef vector[int64_t] steps            # of the buffers of the last plan
     cdef readonly bint has_wishes         # so that arguments may have to be copied
     cdef vector[Argument] arguments       # of the call looked at
 
     cdef int count(self) noexcept
+    cdef void align(self, OffsetPlanner planner, const vector[int32_t]& planned, const int64_t* sizes) noexcept
     cdef int64_t padded(self, int position, int64_t nbytes) noexcept
     cdef int64_t measure(self, int call, const int32_t* sizes, const int32_t* starts, const int32_t* ranks,
                          const uint8_t* orders) except -1

@@ -11,15 +11,18 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from etarena._runtime cimport NativeMethod
+from etarena.allocator.placement cimport step_for
+from etarena.allocator.planner cimport OffsetPlanner
 from etarena.delegates.contract cimport Argument, ScratchUser
 from etarena.delegates.foreign cimport ForeignUser
 
 from .allocator.sizes import Opcode
-from .device.copies import Copy, allow_copy
+from .device.copies import allow_copy, refuses_copies
 
 cdef int64_t LARGEST_MULTIPLE = <int64_t> 1 << 40   # bytes
 
 cdef enum:
+    LINE = 64                                       # bytes; what every planned buffer of that size is aligned to
     TENSOR = 1
     INT = 2
     DOUBLE = 3
@@ -46,7 +49,7 @@ cdef class DelegateScratch:
 
     def __cinit__(self, section, NativeMethod native, dict found not None):
         cdef ScratchUser user
-        self.users, self.calls, self.section, self.alignment = [], [], section, 1
+        self.users, self.calls, self.section = [], [], section
         self.fixed_start.push_back(0)
         self.start.push_back(0)
         position = {value.index: i for i, value in enumerate(section.values)}
@@ -56,6 +59,7 @@ cdef class DelegateScratch:
             self.device_indices.push_back(value.device_index)
             self.joined.push_back(section.values[value.storage].is_planned)
         self.multiples.assign(len(section.values), 1)
+        self.alignments.assign(len(section.values), 0)
         calls = Counter(delegate.index for delegate in section.delegates)
         outside = set()
         for delegate in section.delegates:
@@ -67,7 +71,7 @@ cdef class DelegateScratch:
                 continue
             self.users.append(user)
             self.calls.append(delegate)
-            self.has_foreign = self.has_foreign or isinstance(user, ForeignUser)
+            self.has_foreign = self.has_steps = self.has_foreign or isinstance(user, ForeignUser)
             self.instruction.push_back(delegate.instruction)
             for index in delegate.arguments:
                 self.slots.push_back(position.get(index, -1) if index in position else self._fix(native, index))
@@ -120,7 +124,8 @@ cdef class DelegateScratch:
                 self.has_wishes = self.has_wishes or isinstance(user, ForeignUser) and (<ForeignUser> user).wishes(i)
                 if self.arguments[i].joined:
                     owner = self.section.values[self.slots[self.start[call] + i]].storage
-                    self.alignment = max(self.alignment, alignment)
+                    self.alignments[owner] = max(self.alignments[owner], alignment)
+                    self.has_steps = self.has_steps or alignment > LINE
                     multiple = least_common_multiple(self.multiples[owner], max(multiple, 1))
                     if multiple <= LARGEST_MULTIPLE:
                         self.multiples[owner] = multiple
@@ -149,6 +154,20 @@ cdef class DelegateScratch:
 
     cdef int count(self) noexcept:
         return <int> self.instruction.size()
+
+    cdef void align(self, OffsetPlanner planner, const vector[int32_t]& planned, const int64_t* sizes) noexcept:
+        """Say how the buffers of the next plan are aligned, those of values first, if not by the planner's own rule."""
+        cdef size_t i
+        if not self.has_steps:
+            return
+        self.steps.resize(planned.size() + self.count())
+        for i in range(self.steps.size()):
+            self.steps[i] = step_for(sizes[i], LINE)
+            if i < planned.size():
+                self.steps[i] = max(self.steps[i], self.alignments[planned[i]])
+            elif self.has_foreign:
+                self.steps[i] = LINE
+        planner.placement.alignments = self.steps.data()
 
     cdef int64_t padded(self, int position, int64_t nbytes) noexcept:
         """Bytes that the memory of a value takes in the plan."""
@@ -189,6 +208,8 @@ cdef class DelegateScratch:
 
     cdef int check_copies(self, NativeMethod native) except -1:
         """Refuse what the next calls would have to copy, if copies are refused: everything has its address now."""
+        if not self.has_wishes or not refuses_copies():
+            return 0
         for user, delegate in zip(self.users, self.calls):
             if isinstance(user, ForeignUser):
                 tensors = [(native.tensor(index), native.device(index)) for index in delegate.arguments]
@@ -205,7 +226,7 @@ cdef class DelegateScratch:
         for user in self.users:
             if isinstance(user, ForeignUser):
                 for instruction, argument, nbytes, why in user.take_copies():
-                    found.append(Copy(self._cause(calls[instruction], argument, why), nbytes))
+                    found.append(allow_copy(self._cause(calls[instruction], argument, why), nbytes))
         return found
 
     def _cause(self, delegate, argument, why):

@@ -131,6 +131,7 @@ cdef class StagedRun:
             self.native.rebind_one(position, bound.sizes.data() + self.binder.start[position], address)
         for i in range(<int> bound.changed_calls.size()):
             self.binder.place_scratch(bound, bound.changed_calls[i], self.arena.base_address)
+        self.binder.scratch.check_copies(self.native)
         return 0
 
     cdef void move(self, BoundShape bound) noexcept:

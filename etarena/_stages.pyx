@@ -127,6 +127,7 @@ cdef class StagePlanner:
     cdef int plan(self, const int64_t* pins, int64_t* peak, int64_t* lower_bound) except -1:
         cdef ShapeBinder binder = self.binder
         cdef int count = binder.buffers()
+        binder.scratch.align(binder.planner, binder.planned, self.sizes.data())
         try:
             with nogil:
                 binder.planner.plan_pinned(

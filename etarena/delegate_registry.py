@@ -22,8 +22,8 @@ def register_delegate(name: str, what: Any) -> None:
         Backend id, as in the ``.pte`` files (the name of the class whose ``preprocess`` made the delegates).
     what
         A subclass of `Delegate`; or a function table ``etarena_delegate`` of ``etarena.h``: a ctypes pointer or
-        structure, a cffi pointer, an address, or a capsule named "etarena_delegate". What the table points at must
-        outlive every method loaded while it was registered.
+        structure, a cffi pointer, an address, or a capsule named "etarena_delegate". The object is kept, but what the
+        table points at must outlive every method loaded while it was registered.
 
     Raises
     ------
@@ -53,7 +53,9 @@ def register_delegate(name: str, what: Any) -> None:
 
     refusal = register_table(table)
     if refusal == "taken":
-        raise Error(f"a delegate is registered under {name!r} already: call etarena.unregister_delegate({name!r}) first")
+        raise Error(
+            f"a delegate is registered under {name!r} already: call etarena.unregister_delegate({name!r}) first"
+        )
     if refusal == "stock":
         raise Error(f"{name!r} is the name of a backend of ExecuTorch in this process: choose another one")
     if refusal == "full":

@@ -87,7 +87,7 @@ def place_on_devices(program: ExportedProgram, placement: Placement, method: str
 @contextmanager
 def own_device_tags() -> Iterator[None]:
     """Within the block, ExecuTorch's own pass tags no tensor: it knows the CPU and CUDA only, and no run-time plan."""
-    with mock.patch.object(stock, "_get_target_device_from_compile_specs", lambda _module: None):
+    with mock.patch.object(stock, "_get_target_device_from_compile_specs", return_value=None):
         yield
 
 
@@ -208,9 +208,9 @@ class _Placer:
     def _refuse(self, source: Node, here: Device, device: Device, what: str) -> None:
         if self.placement.copies == "error":
             raise ExportError(
-                f"method {self.method!r}: value {source.name!r}{_origin(source)} is on {here}, {what} needs it on {device}: a copy "
-                "between devices is needed. Move the operator to a delegate of that device, or export with "
-                "copies='insert'"
+                f"method {self.method!r}: value {source.name!r}{_origin(source)} is on {here}, {what} needs it on "
+                f"{device}: a copy between devices is needed. Move the operator to a delegate of that device, or export "
+                "with copies='insert'"
             )
 
     def _copy(self, user: Node, source: Node, device: Device) -> Node:

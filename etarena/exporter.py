@@ -118,8 +118,8 @@ def export(
     strict : bool, default False
         Trace the model with TorchDynamo instead of plain Python.
     input_devices : mapping of str to device, optional
-        Where inputs are, by their names: a `Device`, its name (``"vulkan:0"``) or type. The CPU by default. With several
-        methods a mapping of method names to such mappings.
+        Where inputs are, by their names: a `Device`, its name (``"vulkan:0"``) or type. The CPU by default. With
+        several methods a mapping of method names to such mappings.
     output_devices : device, sequence or mapping of int to device, optional
         Where outputs are: one device for all, one for each (None for the CPU), or some by position. The CPU by default.
         With several methods a mapping of method names.

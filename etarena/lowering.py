@@ -22,6 +22,7 @@ from .empty_results import AllowNoElements
 from .kernels import check_kernels
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
+from .pixels import ResizePixels
 from .resizing import with_own_resizing
 from .retrace import decomposed_bodies, keeping_symbols, separate_operands
 from .section import build_section
@@ -89,6 +90,8 @@ def _lower(
         from .delegates.xnnpack.partition import prepared  # it imports XNNPACK's partitioner
 
         passes, partitioners = prepared(partitioners)
+        for chosen in passes.values():
+            chosen.insert(0, ResizePixels())
     edge = to_edge_transform_and_lower(
         {
             name: decomposed_bodies(capture.program) if partitioners[name] else capture.program

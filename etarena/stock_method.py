@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ._runtime import NativeMethod
 from ._tensors import torch_view
-from .allocator.errors import Error, InputError, InputTypeError, ShapeError
+from .allocator.errors import DeviceError, Error, InputError, InputTypeError, ShapeError
 from .delegates.python_table import hold_leaked
 from .device.copies import Copy, allow_copy
 from .device.dtypes import ITEM_BYTES, dtype_name
+from .device.etensor import ETensor
 from .memory_plan import RunStats
 from .state import States
+from .stock_devices import StockDevices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,6 +40,7 @@ class _TensorInput(NamedTuple):
     limit: tuple[int, ...]  # the sizes in the file: exact when static, upper bounds otherwise
     order: tuple[int, ...]
     static: bool
+    planned: bool  # has memory of the file's plan, which the runtime copies into
 
 
 class StockMethod:
@@ -67,10 +70,15 @@ class StockMethod:
     def _load(self) -> None:
         planned, self._backends, _ = self._program.native.describe(self.name)
         self._planned_bytes = sum(nbytes for nbytes, _, _ in planned)
-        # Zeroed like ExecuTorch's own runtime does: a buffer that the file mutates starts at zero.
-        blocks = [self.arena.alloc(max(nbytes, 1)) for nbytes, _, _ in planned]
-        for block in blocks:
-            ctypes.memset(block.address, 0, block.nbytes)
+        self._devices = StockDevices(planned)
+        blocks: list[Any] = []
+        for nbytes, kind, index in planned:
+            if kind:
+                blocks.append(self._devices.block(nbytes, kind, index))
+                continue
+            blocks.append(self.arena.alloc(max(nbytes, 1)))
+            # Zeroed like ExecuTorch's own runtime does: a buffer that the file mutates starts at zero.
+            ctypes.memset(blocks[-1].address, 0, blocks[-1].nbytes)
         self._native = NativeMethod(self._program.native, self.name, blocks)
         self._inputs = [self._describe_input(value) for value in self._native.inputs]
         tensors = [self._native.tensor(value) for value in self._native.outputs]
@@ -80,8 +88,8 @@ class StockMethod:
         found = self._native.tensor(value)
         if found is None:
             return None
-        dtype, sizes, order, dynamism, _, _ = found
-        return _TensorInput(dtype, sizes, order, dynamism == _STATIC)
+        dtype, sizes, order, dynamism, address, _ = found
+        return _TensorInput(dtype, sizes, order, dynamism == _STATIC, address != 0)
 
     @property
     def state(self) -> States:
@@ -135,6 +143,7 @@ class StockMethod:
         if self._native.poisoned:
             self._load()
         copies: list[Copy] = []
+        self._devices.begin(inputs)
         held = [self._set_input(position, value, copies) for position, value in enumerate(inputs)]
         rooms = [self._set_output(position) for position in range(len(self._room))]
         try:
@@ -158,13 +167,23 @@ class StockMethod:
         )
         return results
 
-    def _set_input(self, position: int, value: Any, copies: list[Copy]) -> torch.Tensor | None:
+    def _set_input(self, position: int, value: Any, copies: list[Copy]) -> torch.Tensor | ETensor | None:
         expected = self._inputs[position]
         if expected is None:
             if not isinstance(value, (int, float, bool)):
                 raise InputTypeError(f"input {position} must be a number, got {type(value).__name__}")
             self._native.set_number_input(position, value)
             return None
+        device = self._devices.device_of(self._native, self._native.inputs[position])
+        if device is not None:
+            if isinstance(value, ETensor):
+                self._check_shape(position, value.shape, expected)
+            if expected.planned:
+                raise DeviceError(
+                    f"input {position} is on {device} and the file has planned memory for it, which the runtime would "
+                    "fill from the CPU: export with MemoryPlanningPass(alloc_graph_input=False)"
+                )
+            return self._devices.set_input(self._native, position, value, device, expected.dtype)
         tensor, dtype = torch_view(value, str(position), copies)
         if dtype != expected.dtype:
             raise InputTypeError(f"input {position} has dtype {tensor.dtype}, expected {dtype_name(expected.dtype)}")
@@ -191,6 +210,9 @@ class StockMethod:
         nbytes = self._room[position]
         if nbytes is None:
             return None
+        device = self._devices.device_of(self._native, self._native.outputs[position])
+        if device is not None:
+            return self._devices.room(self._native, position, nbytes, device)
         block = self.arena.alloc(max(nbytes, 1))
         self._native.set_output(position, block.address, nbytes)
         return block
@@ -202,6 +224,9 @@ class StockMethod:
         found = self._native.tensor(value)
         if found is None:
             return self._native.number(value)
+        device = self._devices.device_of(self._native, value)
+        if device is not None:
+            return self._devices.result(self._native, position, room, device, copies)
         dtype, sizes, order, _, address, nbytes = found
         if room is None or address != room.address:
             copies.append(allow_copy(f"output {position} lies in memory planned ahead of time", nbytes))

@@ -63,7 +63,9 @@ PUBLIC_NAMES = {
 }
 
 
-def sources(*suffixes: str, folders: tuple[str, ...] = (*LAYERS, "tests", "bench", "scripts")) -> list[Path]:
+def sources(
+    *suffixes: str, folders: tuple[str, ...] = (*LAYERS, "tests", "bench", "scripts", "examples")
+) -> list[Path]:
     found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.suffix in suffixes]
     return [path for path in found if not path.name.endswith("_generated.py")]
 

@@ -105,7 +105,7 @@ class _KeyNormalised(nn.Module):
         self.layers = nn.ModuleList(nn.ModuleList(nn.Linear(width, width) for _ in range(4)) for _ in range(layers))
 
     def forward(self, rows: Tensor) -> Tensor:
-        for query, key, value, out in self.layers:  # type: ignore[misc]
+        for query, key, value, out in self.layers:
             scores = torch.bmm(query(rows), key(rows).transpose(1, 2)) / rows.shape[2] ** 0.5
             rows = rows + out(torch.bmm(scores.softmax(1), value(rows)))
         return rows

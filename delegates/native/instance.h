@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "staging.h"
 #include "scratch_memory.h"
+#include "staging.h"
 
 namespace etarena {
 
@@ -19,14 +19,15 @@ namespace etarena {
 struct Registration {
   std::string name;
   etarena_delegate table{};
-  void (*release)(void* context) = nullptr;  // gives the context back; may be null
-  void (*report)() = nullptr;                // shows what a failed function left pending on this thread; may be null
+  void* owner = nullptr;                   // what keeps the table alive
+  void (*release)(void* owner) = nullptr;  // gives the owner back; may be null
+  void (*report)() = nullptr;              // shows what a failed function left pending on this thread; may be null
 
   Registration() = default;
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;
   ~Registration() {
-    if (release != nullptr) release(table.context);
+    if (release != nullptr) release(owner);
   }
 };
 
@@ -55,12 +56,14 @@ struct Instance {
   void* handle = nullptr;
   bool open = false;
   const void* method = nullptr;  // the method of etarena's that it belongs to
+  bool planned_devices = false;  // tensors on devices point at resources; in files of ExecuTorch's own at memory
   bool has_wishes = false;
   std::vector<etarena_requirement> wishes;  // one for each argument, once asked
   std::vector<Place> places;
   std::vector<CopyMade> copies;  // since the ledger was read
   bool ran_outside = false;      // a call used memory of its own
   std::vector<etarena_argument> arguments;
+  std::vector<etarena_resource> wrapped;  // of the arguments that point at memory of a device
   std::vector<Staged> staged;
   ScratchMemory own;
 
@@ -94,8 +97,8 @@ struct Instance {
 inline std::string text_of(etarena_error& error, etarena_status status) {
   error.message[sizeof error.message - 1] = 0;
   if (error.message[0] != 0) return error.message;
-  static const char* const names[] = {"no error",      "invalid argument", "not supported", "out of memory",
-                                      "it failed",     "device lost",      "timeout"};
+  static const char* const names[] = {"no error",  "invalid argument", "not supported", "out of memory",
+                                      "it failed", "device lost",      "timeout"};
   return status > 0 && status < 7 ? names[status] : "status " + std::to_string(status);
 }
 
@@ -209,16 +212,16 @@ inline std::string call(Instance& self, int32_t instruction, const char** step) 
     room += staged_room(self.wishes[i], arguments[i]);
   }
   char* scratch = place != nullptr ? place->address : nullptr;
-  uint64_t canary = (kLine - nbytes % kLine) % kLine;
+  uint64_t canary = 0;
   const bool fits = place != nullptr && !place->guarded && nbytes <= place->nbytes &&
                     (self.staged.empty() || room - kCanary <= place->room);
   if (fits) {
-    if (place->watched) canary += kCanary;
+    if (place->watched) canary = kCanary;
   } else if (nbytes > 0 || !self.staged.empty()) {
     const bool fenced = place != nullptr && place->guarded;
     scratch = self.own.get(nbytes, room - nbytes, fenced);
     if (scratch == nullptr) return "no memory for " + std::to_string(nbytes) + " bytes of scratch";
-    if (!fenced) canary += kCanary;
+    canary = fenced ? (kLine - nbytes % kLine) % kLine : kCanary;
     self.ran_outside = self.ran_outside || !fenced;
   }
   if (nbytes == 0) canary = 0;
@@ -230,7 +233,8 @@ inline std::string call(Instance& self, int32_t instruction, const char** step) 
     const etarena_requirement& wish = self.wishes[entry.argument];
     next = stage_in(entry, wish, arguments[entry.argument], next);
     if (self.method == nullptr) continue;
-    self.copies.push_back({instruction, entry.argument, moved_bytes(wish, entry.nbytes), static_cast<int32_t>(entry.why)});
+    self.copies.push_back(
+        {instruction, entry.argument, moved_bytes(wish, entry.nbytes), static_cast<int32_t>(entry.why)});
   }
   etarena_error error;
   error.message[0] = 0;

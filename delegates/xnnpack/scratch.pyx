@@ -8,7 +8,7 @@ from etarena.delegates.contract cimport Argument, ScratchUser
 
 from etarena.allocator.errors import ArenaFullError, RuntimeFailure
 
-__all__ = ["Runtime", "begin_capture", "end_capture", "held_by_others", "is_active"]
+__all__ = ["Runtime", "begin_capture", "end_capture", "held_by_others", "is_active", "reshape_ns_of_others"]
 
 cdef extern from "scratch.h" namespace "etarena::xnnpack" nogil:
     bint active()
@@ -24,6 +24,7 @@ cdef extern from "others.h" namespace "etarena::xnnpack" nogil:
         size_t now
         size_t most
     Held c_held_by_others "etarena::xnnpack::held_by_others"()
+    int64_t c_reshape_ns_of_others "etarena::xnnpack::reshape_ns_of_others"()
 
 STATUS = {
     1: "uninitialized",
@@ -102,6 +103,11 @@ def held_by_others() -> tuple[int, int]:
     """
     cdef Held held = c_held_by_others()
     return held.now, held.most
+
+
+def reshape_ns_of_others() -> int:
+    """Nanoseconds that XNNPACK spent in reshaping runtimes of others since this function was called last."""
+    return c_reshape_ns_of_others()
 
 
 def begin_capture() -> None:

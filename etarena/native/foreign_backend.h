@@ -1,7 +1,7 @@
 // Delegates behind function tables as ExecuTorch backends.
 //
-// ExecuTorch has room for 16 backends, keeps the name's pointer and forgets none of them: each name gets one object that
-// lives for ever and points at what is registered under it now.
+// ExecuTorch has room for 16 backends, keeps the name's pointer and forgets none of them: each name gets one object
+// that lives for ever and points at what is registered under it now.
 #pragma once
 
 #include <executorch/runtime/backend/interface.h>
@@ -61,11 +61,10 @@ class ForeignBackend final : public executorch::runtime::BackendInterface {
     etarena_error error;
     error.message[0] = 0;
     const etarena_delegate& table = instance->table();
-    const etarena_status status =
-        table.init(table.context, processed->data(), processed->size(), given.data(),
-                   static_cast<uint32_t>(given.size()), &instance->handle, &error);
+    const etarena_status status = table.init(table.context, processed->data(), processed->size(), given.data(),
+                                             static_cast<uint32_t>(given.size()), &instance->handle, &error);
     if (status != ETARENA_OK) {
-      tell(*instance, "init", text_of(error, status));
+      tell(*instance, "init", text_of(error, status), expected_instances != nullptr);
       return Error::DelegateInvalidCompatibility;
     }
     instance->open = true;
@@ -87,7 +86,7 @@ class ForeignBackend final : public executorch::runtime::BackendInterface {
     }
     if (reason.empty()) reason = call(self, instruction, &step);
     if (reason.empty()) return Error::Ok;
-    tell(self, step, reason);
+    tell(self, step, reason, self.method != nullptr);
     return Error::Internal;
   }
 
@@ -101,7 +100,25 @@ class ForeignBackend final : public executorch::runtime::BackendInterface {
  private:
   static void fill(Instance& self, executorch::runtime::Span<executorch::runtime::EValue*> values) {
     self.arguments.resize(values.size());
-    for (size_t i = 0; i < values.size(); ++i) fill_one(self.arguments[i], *values[i]);
+    self.wrapped.resize(values.size());
+    for (size_t i = 0; i < values.size(); ++i) fill_at(self, i, *values[i]);
+  }
+
+  static void fill_at(Instance& self, size_t position, const EValue& value) {
+    fill_one(self.arguments[position], value);
+    if (self.arguments[position].device.type != 0 && !self.planned_devices) wrap(self, position);
+  }
+
+  // Files of ExecuTorch's own have plain addresses where etarena's have resources.
+  static void wrap(Instance& self, size_t position) {
+    etarena_argument& argument = self.arguments[position];
+    etarena_resource& resource = self.wrapped[position];
+    resource = etarena_resource{};
+    resource.struct_size = sizeof resource;
+    resource.kind = ETARENA_RESOURCE_DEVICE_POINTER;
+    resource.handle = reinterpret_cast<uint64_t>(argument.data);
+    resource.nbytes = argument.nbytes;
+    argument.data = &resource;
   }
 
   static void fill_one(etarena_argument& argument, const EValue& value) {
@@ -145,16 +162,17 @@ class ForeignBackend final : public executorch::runtime::BackendInterface {
         if (executorch::runtime::resize_tensor(values[i]->toTensor(), {next, rank}) != Error::Ok) {
           return "argument " + std::to_string(i) + " cannot have the shape that it gives it";
         }
-        fill_one(self.arguments[i], *values[i]);
+        fill_at(self, i, *values[i]);
       }
       next += rank;
     }
     return reason;
   }
 
-  static void tell(const Instance& self, const char* step, const std::string& reason) {
+  // `ours`: the call is one of etarena's, which raises what is told here.
+  static void tell(const Instance& self, const char* step, const std::string& reason, bool ours) {
     const Registration& registration = *self.registration;
-    if (current_call != nullptr) {
+    if (ours && current_call != nullptr) {
       current_call->backend = registration.name;
       current_call->step = step;
       current_call->reason = reason;

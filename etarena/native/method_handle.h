@@ -193,6 +193,7 @@ class MethodHandle {
   }
   // The device that an attached value is on; what reads its memory must know.
   void set_device(size_t slot, int type, int index) {
+    for (const auto& instance : instances_) instance->planned_devices = true;
     slots_[slot].device = executorch::runtime::etensor::Device(
         static_cast<executorch::runtime::etensor::DeviceType>(type), static_cast<int8_t>(index));
   }

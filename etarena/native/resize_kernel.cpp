@@ -1,4 +1,4 @@
-// The operator etarena::resize2d: checks its arguments, then spreads the rows of the result over the threads.
+// The operators etarena::resize2d: they check their arguments, then spread the rows of the result over the threads.
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 #include <executorch/runtime/kernel/thread_parallel_interface.h>
 
@@ -35,10 +35,6 @@ bool lies(const Tensor& tensor, const int (&order)[4]) {
   return true;
 }
 
-bool lie(const Tensor& one, const Tensor& other, const int (&order)[4]) {
-  return lies(one, order) && lies(other, order);
-}
-
 bool known_mode(std::string_view name, Interpolation* mode) {
   if (name == "nearest")
     *mode = Interpolation::kNearest;
@@ -53,13 +49,13 @@ bool known_mode(std::string_view name, Interpolation* mode) {
   return true;
 }
 
-// The scale of each dimension (0: none) and the sizes that follow from them, as PyTorch's interpolate says. What makes
-// them contradict each other, or null.
-const char* target(const Tensor& x, Stack stack, double* scales, int64_t* sizes) {
+// The scale of each dimension (0: none) and the sizes that follow from them and the old ones, as PyTorch's interpolate
+// says. What makes them contradict each other, or null.
+const char* target(const int64_t* old, Stack stack, double* scales, int64_t* sizes) {
   for (int d = 0; d < 2; ++d) {
     if (!stack[2 + d]->isNone() && !stack[2 + d]->isDouble()) return "a scale is no number";
     scales[d] = stack[2 + d]->isNone() ? 0 : stack[2 + d]->toDouble();
-    const double size = static_cast<double>(x.size(2 + d)) * scales[d];
+    const double size = static_cast<double>(old[d]) * scales[d];
     sizes[d] = size >= 0 && size <= static_cast<double>(kLongest) ? static_cast<int64_t>(size) : -1;
   }
   if (!stack[1]->isNone()) {
@@ -75,13 +71,12 @@ const char* target(const Tensor& x, Stack stack, double* scales, int64_t* sizes)
 }
 
 const char* contradiction(const Tensor& x, const Tensor& out) {
-  if (x.dim() != 4 || out.dim() != 4) return "a picture is [batch, channels, height, width]";
+  if (x.dim() != 4 || out.dim() != 4) return "a picture has four dimensions";
   const ScalarType dtype = x.scalar_type();
   if (dtype != ScalarType::Float && dtype != ScalarType::Half && dtype != ScalarType::BFloat16) {
     return "the dtype is none of float32, float16, bfloat16";
   }
   if (out.scalar_type() != dtype) return "the dtypes differ";
-  if (x.size(2) < 1 || x.size(3) < 1) return "the picture has no pixels";
   return nullptr;
 }
 
@@ -97,9 +92,8 @@ void run(const Resize& job, int64_t pictures, ScalarType dtype) {
   });
 }
 
-}  // namespace
-
-void resize2d_out(KernelRuntimeContext& context, Stack stack) {
+// `x` is [batch, channels, height, width], or [batch, height, width, channels] if it has whole pixels.
+void resize(KernelRuntimeContext& context, Stack stack, bool whole_pixels) {
   ET_KERNEL_CHECK_MSG(context, stack.size() >= 7 && stack[0]->isTensor() && stack[6]->isTensor(), InvalidProgram, ,
                       "resize2d takes 7 arguments, got %zu", stack.size());
   const Tensor x = stack[0]->toTensor();
@@ -108,24 +102,34 @@ void resize2d_out(KernelRuntimeContext& context, Stack stack) {
   ET_KERNEL_CHECK_MSG(context, stack[4]->isString() && known_mode(stack[4]->toString(), &mode) && stack[5]->isBool(),
                       InvalidArgument, , "resize2d: no such way to resize");
   const char* wrong = contradiction(x, out);
+  ET_KERNEL_CHECK_MSG(context, wrong == nullptr, InvalidArgument, , "resize2d: %s", wrong);
+  const int first = whole_pixels ? 1 : 2;  // of the picture's dimensions
+  const int64_t old[2] = {x.size(first), x.size(first + 1)}, channels = x.size(whole_pixels ? 3 : 1);
   double scales[2];
   int64_t size[2];
-  if (wrong == nullptr) wrong = target(x, stack, scales, size);
+  wrong = old[0] < 1 || old[1] < 1 ? "the picture has no pixels" : target(old, stack, scales, size);
   ET_KERNEL_CHECK_MSG(context, wrong == nullptr, InvalidArgument, , "resize2d: %s", wrong);
-  const SizesType sizes[4] = {x.sizes()[0], x.sizes()[1], static_cast<SizesType>(size[0]),
+  const SizesType sizes[4] = {x.sizes()[0], static_cast<SizesType>(channels), static_cast<SizesType>(size[0]),
                               static_cast<SizesType>(size[1])};
   ET_KERNEL_CHECK_MSG(context, executorch::runtime::resize_tensor(out, {sizes, 4}) == executorch::runtime::Error::Ok,
                       InvalidArgument, , "resize2d: the result has another shape than planned");
-  const bool in_planes = lie(x, out, {0, 1, 2, 3});
-  ET_KERNEL_CHECK_MSG(context, in_planes || lie(x, out, {0, 2, 3, 1}), InvalidArgument, ,
+  const bool in_planes = !whole_pixels && lies(x, {0, 1, 2, 3}) && lies(out, {0, 1, 2, 3});
+  const bool in_pixels = (whole_pixels ? lies(x, {0, 1, 2, 3}) : lies(x, {0, 2, 3, 1})) && lies(out, {0, 2, 3, 1});
+  ET_KERNEL_CHECK_MSG(context, in_planes || in_pixels, InvalidArgument, ,
                       "resize2d: the picture and the result are neither both contiguous nor both channels-last");
   if (out.numel() == 0) return;
   const bool align_corners = stack[5]->toBool();
-  const Taps rows(mode, x.size(2), size[0], align_corners, scales[0]);
-  const Taps columns(mode, x.size(3), size[1], align_corners, scales[1]);
-  const int64_t channels = x.size(1), items = in_planes ? 1 : channels;
-  const Resize job{rows, columns, x.const_data_ptr(), out.mutable_data_ptr(), x.size(2), x.size(3), items};
+  const Taps rows(mode, old[0], size[0], align_corners, scales[0]);
+  const Taps columns(mode, old[1], size[1], align_corners, scales[1]);
+  const int64_t items = in_planes ? 1 : channels;
+  const Resize job{rows, columns, x.const_data_ptr(), out.mutable_data_ptr(), old[0], old[1], items};
   run(job, x.size(0) * channels / items, x.scalar_type());
 }
+
+}  // namespace
+
+void resize2d_out(KernelRuntimeContext& context, Stack stack) { resize(context, stack, false); }
+
+void resize2d_pixels_out(KernelRuntimeContext& context, Stack stack) { resize(context, stack, true); }
 
 }  // namespace etarena

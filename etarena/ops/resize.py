@@ -4,19 +4,23 @@ Exports put it in place of PyTorch's operators (`etarena.resizing`), for which t
 none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch._prims_common import suggest_memory_format
 
 from .library import LIBRARY
 
-__all__ = ["MODES", "RESIZE", "target_size"]
+__all__ = ["MODES", "RESIZE", "RESIZE_PIXELS", "target_size"]
 
 SIGNATURE = "Tensor x, SymInt[]? size, float? scale_h, float? scale_w, str mode, bool align_corners"
 
 LIBRARY.define(f"resize2d({SIGNATURE}) -> Tensor")
 LIBRARY.define(f"resize2d.out({SIGNATURE}, *, Tensor(a!) out) -> Tensor(a!)")
+# Of a picture in [batch, height, width, channels]; the result, in the usual dimensions, is channels-last.
+LIBRARY.define(f"resize2d_pixels({SIGNATURE}) -> Tensor")
+LIBRARY.define(f"resize2d_pixels.out({SIGNATURE}, *, Tensor(a!) out) -> Tensor(a!)")
 
 MODES = ("nearest", "nearest-exact", "bilinear", "bicubic")
 """Values of ``mode``, with the meaning they have for `torch.nn.functional.interpolate`."""
@@ -67,7 +71,17 @@ def _fake_resize2d(
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=suggest_memory_format(x))
 
 
+def _in_pixels(resize: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def resize_pixels(x: torch.Tensor, *options: Any) -> torch.Tensor:
+        return resize(x.permute(0, 3, 1, 2), *options).contiguous(memory_format=torch.channels_last)
+
+    return resize_pixels
+
+
 LIBRARY.impl("resize2d", _resize2d, "CompositeExplicitAutograd")
 torch.library.register_fake("etarena::resize2d", _fake_resize2d, lib=LIBRARY)
+LIBRARY.impl("resize2d_pixels", _in_pixels(_resize2d), "CompositeExplicitAutograd")
+torch.library.register_fake("etarena::resize2d_pixels", _in_pixels(_fake_resize2d), lib=LIBRARY)
 
 RESIZE = torch.ops.etarena.resize2d.default
+RESIZE_PIXELS = torch.ops.etarena.resize2d_pixels.default

@@ -39,7 +39,7 @@ FAMILIES = (
     Family(
         "reduction", "#b07aa1", r"sum|mean|amax|amin|max|min|any|all|prod|var|std|argmax|argmin|cumsum|topk|sort|norm"
     ),
-    Family("pooling, resizing", "#ff9da7", r".*pool.*|upsample.*|grid_sample.*|pixel_(un)?shuffle|.*pad.*"),
+    Family("pooling, resizing", "#ff9da7", r".*pool.*|upsample.*|resize2d.*|grid_sample.*|pixel_(un)?shuffle|.*pad.*"),
     Family(
         "data movement",
         "#edc948",

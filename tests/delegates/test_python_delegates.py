@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ BACKEND = "SineOfTheTests"
 class Halves(TorchDelegate):
     """Computes in its scratch, which it fills whole."""
 
-    seen: list[Any] = []
+    seen: ClassVar[list[Any]] = []
 
     def scratch_bytes(self, shapes):
         return 2 * 4 * int(np.prod(shapes[0]))
@@ -190,3 +190,24 @@ def test_a_blob_outlives_the_program_while_it_is_viewed(program):
     for blob, copy in kept:
         assert blob.readonly
         assert bytes(blob) == copy
+
+
+class Loop(torch.nn.Module):
+    """The same delegate again and again, in the body of a loop."""
+
+    def forward(self, x):
+        def step(carry, row):
+            carry = torch.sin(carry + row)
+            return carry, carry * 2
+
+        return torch._higher_order_ops.scan(step, torch.zeros(50), x)[1]
+
+
+def test_a_delegate_in_a_loop():
+    method = etarena.load(exported(Loop()).buffer, etarena.Arena(1 << 32, poison=True)).method()
+    assert [delegate.id for delegate in method.section.delegates] == [BACKEND]
+    for rows in (6, 40, 2):
+        Halves.seen.clear()
+        assert_right(method, torch.randn(rows, 50), Loop())
+        assert len(Halves.seen) == rows
+        assert method.last_run.scratch_outside_arena == ()

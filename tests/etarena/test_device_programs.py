@@ -10,6 +10,7 @@ from torch.export import Dim
 
 import etarena
 from etarena.allocator import plan_offsets
+from etarena.allocator.plan import Kind
 from tests.helpers.placed_backend import PlacedDelegate, PlacedPartitioner
 from tests.helpers.simulated_device import SimulatedDevice
 
@@ -148,7 +149,8 @@ def test_device_memory_follows_the_input_and_is_planned(gpu):
     for rows in (100, 3, 50):
         x = torch.randn(rows, 4)
         torch.testing.assert_close(method.execute([x])[0], Chain()(x))
-        owners = [v for i, v in enumerate(section.values) if v.device_type and v.storage == i and v.kind.name == "ACTIVATION"]
+        owned = [value for i, value in enumerate(section.values) if value.storage == i and value.device_type]
+        owners = [value for value in owned if value.kind is Kind.ACTIVATION]
         plan = plan_offsets([rows * 16] * len(owners), [v.first for v in owners], [v.last for v in owners], 256)
         (figures,) = method.last_run.device_bytes
         assert figures.device == "vulkan:0"

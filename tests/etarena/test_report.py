@@ -53,6 +53,7 @@ def test_live_bytes_are_the_sums_at_each_instruction() -> None:
         ("aten::mean.out", "reduction"),
         ("aten::amax.out", "reduction"),
         ("aten::upsample_bilinear2d.vec_out", "pooling, resizing"),
+        ("etarena::resize2d_pixels.out", "pooling, resizing"),
         ("aten::permute_copy.out", "data movement"),
         ("dim_order_ops::_to_dim_order_copy.out", "data movement"),
         ("dim_order_ops::_clone_dim_order.out", "data movement"),

@@ -220,3 +220,47 @@ class TestOperator:
     def test_bad_arguments(self, arguments, said):
         with pytest.raises(RuntimeError, match=said):
             torch.ops.etarena.resize2d(picture((1, 3, 5, 6)), *arguments)
+
+
+class Tokens(nn.Module):
+    """Rows of pixels made a picture, resized, and read by a convolution (or, so that no rewrite fits, returned too)."""
+
+    def __init__(self, mode, returned=False, order=(0, 2, 1)):
+        super().__init__()
+        self.linear, self.convolution = nn.Linear(6, 8), nn.Conv2d(8 + 2, 4, 1)
+        self.mode, self.returned, self.order = mode, returned, order
+
+    def forward(self, x, like):
+        rows = self.linear(x).permute(self.order)
+        small = rows.reshape(x.shape[0], 8, like.shape[2] // 2, like.shape[3] // 2)
+        large = interpolate(small, size=like.shape[2:], mode=self.mode)
+        result = self.convolution(torch.cat((large, like), 1))
+        return (result, large) if self.returned else result
+
+
+@pytest.mark.parametrize(
+    ("model", "pixels"),
+    [
+        (Tokens("bilinear"), True),
+        (Tokens("nearest"), True),
+        (Tokens("bicubic"), True),
+        (Tokens("bilinear", returned=True), False),
+        (Tokens("bilinear", order=(0, 1, 2)), False),
+    ],
+    ids=["bilinear", "nearest", "bicubic", "returned", "not permuted"],
+)
+def test_pixels_are_resized_as_they_lie(model, pixels):
+    def inputs(rows, columns, batch=1):
+        count = rows // 2 * (columns // 2)
+        return picture((batch, count, 6), seed=count), picture((batch, 2, rows, columns), seed=rows)
+
+    shapes = ({1: N}, {2: N, 3: N})
+    options = {"partitioners": [XnnpackPartitioner()]}
+    with torch.no_grad():
+        exported = etarena.export(model, inputs(10, 12), dynamic_shapes=shapes, **options)
+        assert ("etarena::resize2d_pixels" in operators(exported)) == pixels
+        method = etarena.load(exported.buffer).method()
+        for sizes in [(10, 12), (2, 2), (40, 6), (24, 100), (10, 12)]:
+            actual, expected = method(*inputs(*sizes)), model(*inputs(*sizes))
+            for one, other in zip(actual, expected if model.returned else [expected], strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)

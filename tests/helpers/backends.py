@@ -10,6 +10,7 @@ from executorch.exir.backend.backend_details import BackendDetails, PreprocessRe
 from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner import generate_pattern_op_partitions
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.graph_module import get_control_flow_submodules
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 import etarena
@@ -41,15 +42,19 @@ class OperatorPartitioner(Partitioner):
         self.backend, self.operators, self.specs = backend, operators, list(specs)
 
     def partition(self, exported_program: Any) -> PartitionResult:
-        delegation = DelegationSpec(self.backend, self.specs)
-        tags = {}
-        support = Takes(self.operators)
-        for partition in generate_pattern_op_partitions(exported_program.graph_module, op_support=support):
-            tag = f"{self.backend}{partition.id}"
-            tags[tag] = delegation
+        tags: dict[str, DelegationSpec] = {}
+        self.tag(exported_program.graph_module, tags)
+        return PartitionResult(exported_program, tags)
+
+    def tag(self, graph_module: torch.fx.GraphModule, tags: dict[str, DelegationSpec]) -> None:
+        """Tag the nodes of a graph and of the bodies of its loops."""
+        for partition in generate_pattern_op_partitions(graph_module, op_support=Takes(self.operators)):
+            tag = f"{self.backend}{len(tags)}"
+            tags[tag] = DelegationSpec(self.backend, self.specs)
             for node in partition.nodes:
                 node.meta["delegation_tag"] = tag
-        return PartitionResult(exported_program, tags)
+        for _, body, _ in get_control_flow_submodules(graph_module):
+            self.tag(body, tags)
 
 
 def preprocess(edge_program: Any, compile_specs: list[CompileSpec]) -> PreprocessResult:

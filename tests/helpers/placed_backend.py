@@ -57,17 +57,19 @@ class PlacedPartitioner(Partitioner):
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
 
 
+OPERATORS = {
+    "mul": numpy.multiply,
+    "add": numpy.add,
+    "exp": numpy.exp,
+    "sigmoid": lambda x: 1 / (1 + numpy.exp(-x)),
+}
+
+
 class PlacedDelegate(etarena.Delegate):
     """Computes on the bytes of a simulated device; subclasses say which in `allocator`."""
 
     allocator = None
     devices = 1 << 7
-    OPERATORS = {
-        "mul": numpy.multiply,
-        "add": numpy.add,
-        "exp": numpy.exp,
-        "sigmoid": lambda x: 1 / (1 + numpy.exp(-x)),
-    }
 
     def init(self, blob, specs):
         self.inputs, self.steps, self.outputs = json.loads(bytes(blob))
@@ -78,7 +80,7 @@ class PlacedDelegate(etarena.Delegate):
     def execute(self, args, scratch):
         values = {name: self.array(arg) for name, arg in zip(self.inputs, args, strict=False)}
         for name, operator, arguments in self.steps:
-            values[name] = self.OPERATORS[operator](*(values[argument] for argument in arguments))
+            values[name] = OPERATORS[operator](*(values[argument] for argument in arguments))
         for name, result in zip(self.outputs, args[len(self.inputs) :], strict=True):
             self.array(result)[...] = values[name]
 

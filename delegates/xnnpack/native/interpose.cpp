@@ -183,6 +183,10 @@ int needed(void* runtime, Runtime* known, size_t* nbytes) {
 
 int plan(void* runtime, Runtime* known) {
   if (known->planned) return kSuccess;
+  if (known->measured && known->wanted == 0) {
+    known->planned = true;  // XNNPACK would find nothing to place
+    return kSuccess;
+  }
   size_t asked = 0;
   const int status = plan_within(runtime, known, known->address, known->room, &asked);
   known->planned = status == kSuccess;
@@ -333,7 +337,7 @@ INTERPOSED int xnn_reshape_external_value(void* runtime, uint32_t id, size_t ran
 
 INTERPOSED int xnn_reshape_runtime(void* runtime) {
   Runtime* const known = find(runtime);
-  if (known == nullptr) return real_reshape(runtime);
+  if (known == nullptr) return reshape_for_others(runtime);
   const int status = reshape(runtime, known);
   return status == kSuccess ? plan(runtime, known) : status;
 }

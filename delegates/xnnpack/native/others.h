@@ -1,7 +1,8 @@
-/* Workspaces of runtimes that are not ours, which XNNPACK allocates itself: they are counted. */
+/* Runtimes that are not ours: the workspaces that XNNPACK allocates for them, and the time it reshapes them. */
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace etarena::xnnpack {
 
@@ -14,6 +15,10 @@ Held held_by_others();
 
 // Has XNNPACK plan the memory of such a runtime: an aligned allocation meanwhile is its workspace.
 int plan_for_others(void* runtime);
+
+// Has XNNPACK reshape such a runtime. All nanoseconds spent so since asked last.
+int reshape_for_others(void* runtime);
+int64_t reshape_ns_of_others();
 
 // What the allocator that XNNPACK is given reports: every aligned allocation, and before it is freed.
 void note_aligned(void* pointer, size_t size);
