@@ -9,7 +9,7 @@ from .device import vulkan as _home
 if TYPE_CHECKING:
     from .device.vulkan import *  # noqa: F403
 
-__all__ = list(_home.__all__)  # noqa: PLE0605
+__all__ = list(_home.__all__)
 
 
 def __getattr__(name: str) -> object:

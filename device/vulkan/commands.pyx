@@ -72,7 +72,9 @@ cdef class Commands(DeviceObject):
         require_range(source, source_offset, nbytes, USAGE_SRC, "TRANSFER_SRC")
         require_range(to, to_offset, nbytes, USAGE_DST, "TRANSFER_DST")
         if source is to and source_offset < to_offset + nbytes and to_offset < source_offset + nbytes:
-            raise InputError(f"a copy of {nbytes} bytes from {source_offset} to {to_offset} of one buffer overlaps itself")
+            raise InputError(
+                f"a copy of {nbytes} bytes from {source_offset} to {to_offset} of one buffer overlaps itself"
+            )
         size = nbytes
         self.keep(source)
         self.keep(to)

@@ -6,6 +6,7 @@ from typing_extensions import disjoint_base
 __all__ = ["DeviceCore", "DeviceObject", "InstanceCore", "Lease", "feature_names"]
 
 def feature_names() -> list[str]: ...
+
 @final
 class InstanceCore:
     def __new__(cls, loader: str, validation: bool = False, handle: int = 0, api_version: int = 0) -> Self: ...

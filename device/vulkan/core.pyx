@@ -292,5 +292,3 @@ cdef class Lease:
 
     def __del__(self):
         self.end()
-
-

@@ -7,6 +7,7 @@ __all__ = ["Buffer", "Image", "Memory", "external_buffer_features", "host_pointe
 
 def host_pointer_types(core: DeviceCore, address: int) -> int: ...
 def external_buffer_features(core: DeviceCore, usage: int, handle_type: int) -> int: ...
+
 @final
 class Memory(DeviceObject):
     owner: object

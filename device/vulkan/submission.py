@@ -43,12 +43,14 @@ class Submission:
         self._queue, self._commands, self._fence, self._leases = queue, commands, fence, leases
         self._recycle = recycle
         self._finished = False
+        self._waiters = 0  # threads inside a wait for the fence, which must not be reset under them
 
     def done(self) -> bool:
         """Whether the device is through with it."""
-        if not self._finished and self._fence.done():
-            self._queue.finish(self)
-        return self._finished
+        with self._queue.lock:
+            if not self._finished and self._fence.done():
+                self._queue.finish(self)
+            return self._finished
 
     def wait(self, timeout: float | None = 10.0) -> None:
         """Wait for it.
@@ -60,9 +62,16 @@ class Submission:
         DeviceLostError
             The device was lost.
         """
-        if self._finished:
-            return
-        if not self._fence.wait(timeout):
+        with self._queue.lock:
+            if self._finished:
+                return
+            self._waiters += 1
+        try:
+            done = self._fence.wait(timeout)
+        finally:
+            with self._queue.lock:
+                self._waiters -= 1
+        if not done:
             raise WaitTimeoutError(
                 f"the device was not done within {timeout} s: it may wait for a semaphore that nobody signals",
                 code=2,
@@ -77,15 +86,20 @@ class Submission:
             self._queue.finish(self)
         return self._finished
 
-    def release(self) -> tuple[Commands, Fence, bool]:
-        """Let go of what it used; what remains can serve the next."""
+    def abort(self) -> None:
+        """Let go of what it would have used: it was not submitted."""
+        self._recycle = False
+        self.release()
+
+    def release(self) -> tuple[Commands | None, Fence | None]:
+        """Let go of what it used; gives what can serve the next. The queue's lock is held."""
         self._finished = True
         for lease in self._leases:
             lease.end()
         self._leases = []
         if self._recycle:
             self._commands.forget()
-        return self._commands, self._fence, self._recycle
+        return self._commands if self._recycle else None, None if self._waiters else self._fence
 
 
 class WorkQueue:
@@ -102,7 +116,7 @@ class WorkQueue:
     def __init__(self, core: DeviceCore, lock: AbstractContextManager[Any] | None) -> None:
         self._core = core
         self._submit_lock = nullcontext() if lock is None else lock
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._process = os.getpid()
         self._pending: list[Submission] = []
         self._commands: list[Commands] = []
@@ -117,7 +131,7 @@ class WorkQueue:
     def begin(self) -> Commands:
         """Commands to record and submit once."""
         self.collect()
-        with self._lock:
+        with self.lock:
             commands = self._commands.pop() if self._commands else Commands(self._core)
         commands.begin(once=True)
         return commands
@@ -149,35 +163,35 @@ class WorkQueue:
             raise DeviceError("these commands are still at work on the device: wait for them, or record others")
         who = "work of the device"
         leases = [*keep, commands.lease(who), *(semaphore.lease(who) for semaphore, _ in (*before, *after))]
-        with self._lock:
+        with self.lock:
             fence = self._fences.pop() if self._fences else Fence(self._core)
             submission = Submission(self, commands, fence, leases, recycle)
             try:
                 with self._submit_lock:
                     submit(commands, before, after, fence)
             except BaseException:
-                self._reuse(submission)
+                submission.abort()
                 raise
             self._pending.append(submission)
         return submission
 
     def finish(self, submission: Submission) -> None:
         """Let go of what a submission used: it is done."""
-        with self._lock:
+        with self.lock:
             if submission in self._pending:
                 self._pending.remove(submission)
                 self._reuse(submission)
 
     def collect(self) -> None:
         """Let go of what is done."""
-        with self._lock:
+        with self.lock:
             for submission in list(self._pending):
                 submission.done()
 
     def wait(self, timeout: float | None) -> None:
         """Wait for everything, at most so many seconds for all of it."""
         end = None if timeout is None else time.monotonic() + timeout
-        with self._lock:
+        with self.lock:
             waiting = list(self._pending)
         for submission in waiting:
             submission.wait(None if end is None else max(0.0, end - time.monotonic()))
@@ -190,7 +204,7 @@ class WorkQueue:
         WaitTimeoutError
             Something is not done in time.
         """
-        with self._lock:
+        with self.lock:
             left = [submission for submission in list(self._pending) if not submission.settle(timeout)]
             if left:
                 raise WaitTimeoutError(
@@ -206,17 +220,18 @@ class WorkQueue:
         """Let nothing be destroyed that is still in use; for devices that were dropped without being closed."""
         if os.getpid() != self._process:
             return
-        with self._lock:
+        with self.lock:
             left = [submission for submission in list(self._pending) if not submission.settle(1.0)]
             if left:
                 self._core.abandon()
                 _abandoned.extend(left)
 
     def _reuse(self, submission: Submission) -> None:
-        commands, fence, recycle = submission.release()
+        commands, fence = submission.release()
         if self._core.is_lost:
             return
-        fence.reset()
-        self._fences.append(fence)
-        if recycle:
+        if fence is not None:
+            fence.reset()
+            self._fences.append(fence)
+        if commands is not None:
             self._commands.append(commands)

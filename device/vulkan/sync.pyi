@@ -5,6 +5,7 @@ from .core import DeviceCore, DeviceObject
 __all__ = ["Fence", "QueryPool", "Semaphore", "nanoseconds"]
 
 def nanoseconds(timeout: float | None) -> int: ...
+
 @final
 class Fence(DeviceObject):
     def __new__(cls, core: DeviceCore) -> Self: ...

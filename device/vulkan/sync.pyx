@@ -138,7 +138,7 @@ cdef class Semaphore(DeviceObject):
     cdef int require_timeline(self) except -1:
         self.require_open()
         if not self.timeline:
-            raise DeviceError("a binary semaphore has no value: only the device waits for it; make a timeline semaphore")
+            raise DeviceError("a binary semaphore has no value and the CPU cannot wait for it: make a timeline")
         return 0
 
     cdef void drop(self) noexcept:

@@ -91,7 +91,9 @@ class Transfers:
             submission.wait(timeout)
             return None
         if not blocking or tuple(wait) or tuple(signal):
-            raise InputError("a copy from or to the CPU is done when it returns: semaphores and blocking=False do not fit")
+            raise InputError(
+                "a copy from or to the CPU is done when it returns: semaphores and blocking=False do not fit"
+            )
         if len(on_host) == 2:
             raise InputError("neither end of the copy is on the Vulkan device")
         if size_of(target):

@@ -31,7 +31,8 @@
 #define ETVK_DEVICE_FUNCTIONS(F)                                                                                     \
   F(DestroyDevice)                                                                                                   \
   F(GetDeviceQueue)                                                                                                  \
-  F(QueueSubmit) F(AllocateMemory) F(FreeMemory) F(MapMemory) F(UnmapMemory) F(FlushMappedMemoryRanges)              \
+  F(QueueSubmit)                                                                                                     \
+  F(AllocateMemory) F(FreeMemory) F(MapMemory) F(UnmapMemory) F(FlushMappedMemoryRanges)                             \
       F(InvalidateMappedMemoryRanges) F(CreateBuffer) F(DestroyBuffer) F(GetBufferMemoryRequirements)                \
           F(BindBufferMemory) F(CreateImage) F(DestroyImage) F(GetImageMemoryRequirements) F(BindImageMemory)        \
               F(CreateImageView) F(DestroyImageView) F(CreateFence) F(DestroyFence) F(ResetFences) F(GetFenceStatus) \

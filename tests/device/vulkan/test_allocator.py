@@ -57,9 +57,7 @@ def test_tensors_move_to_vulkan_and_back(registered: vulkan.VulkanAllocator) -> 
     assert on_device.cpu().numpy()[0, 0, 0] == 100
 
 
-def test_tensors_of_the_registry_meet_the_device(
-    device: vulkan.Device, registered: vulkan.VulkanAllocator
-) -> None:
+def test_tensors_of_the_registry_meet_the_device(device: vulkan.Device, registered: vulkan.VulkanAllocator) -> None:
     tensor = etarena.ETensor.empty("float32", (8,), "vulkan")
     device.copy(tensor, np.arange(8, dtype=np.float32))
     buffer = device.buffer(32)

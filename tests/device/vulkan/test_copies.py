@@ -241,17 +241,16 @@ def test_usage_is_checked(device: vulkan.Device) -> None:
 
 
 def test_things_of_another_device_are_refused(device: vulkan.Device) -> None:
-    with vulkan.Device.create() as other:
-        with other.buffer(64) as foreign, device.buffer(64) as buffer:
-            with pytest.raises(etarena.DeviceError, match="of another Vulkan device"):
-                device.copy(buffer, foreign)
-            with pytest.raises(etarena.DeviceError, match="of another Vulkan device"):
-                device.tensor(foreign, "uint8", (64,))
-            tensor = other.tensor(foreign, "uint8", (64,))
-            with pytest.raises(etarena.DeviceError, match="belongs to VkDevice"):
-                device.copy(buffer, tensor)
-            del tensor
-            semaphore = other.timeline()
-            with pytest.raises(etarena.DeviceError, match="semaphore of another"):
-                device.copy(buffer, device.buffer(64), wait=[(semaphore, 1)])
-            del semaphore
+    with vulkan.Device.create() as other, other.buffer(64) as foreign, device.buffer(64) as buffer:
+        with pytest.raises(etarena.DeviceError, match="of another Vulkan device"):
+            device.copy(buffer, foreign)
+        with pytest.raises(etarena.DeviceError, match="of another Vulkan device"):
+            device.tensor(foreign, "uint8", (64,))
+        tensor = other.tensor(foreign, "uint8", (64,))
+        with pytest.raises(etarena.DeviceError, match="belongs to VkDevice"):
+            device.copy(buffer, tensor)
+        del tensor
+        semaphore = other.timeline()
+        with pytest.raises(etarena.DeviceError, match="semaphore of another"):
+            device.copy(buffer, device.buffer(64), wait=[(semaphore, 1)])
+        del semaphore

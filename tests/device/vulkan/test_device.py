@@ -106,13 +106,16 @@ def test_the_validation_layer_sees_wrong_layouts() -> None:
 def test_the_validation_layer_sees_missing_barriers() -> None:
     fill = ctypes.CDLL("libvulkan.so.1").vkCmdFillBuffer
     fill.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32]
-    with vulkan.Device.create(validation=True) as device:
-        with device.buffer(64) as buffer, device.commands() as commands:
-            commands.begin()
-            for value in (1, 2):
-                fill(commands.handle, buffer.handle, 0, 64, value)
-            commands.end()
-            assert any("HAZARD" in message.id or "HAZARD" in message.text for message in device.messages)
+    with (
+        vulkan.Device.create(validation=True) as device,
+        device.buffer(64) as buffer,
+        device.commands() as commands,
+    ):
+        commands.begin()
+        for value in (1, 2):
+            fill(commands.handle, buffer.handle, 0, 64, value)
+        commands.end()
+        assert any("HAZARD" in message.id or "HAZARD" in message.text for message in device.messages)
 
 
 def test_without_validation_nothing_is_loaded_or_said() -> None:

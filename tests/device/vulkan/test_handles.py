@@ -165,9 +165,12 @@ def test_a_lock_of_the_application_is_held(plain: Application) -> None:
         def __exit__(self, *_: object) -> None:
             pass
 
-    with vulkan.Device.from_handles(**plain.handles(queue_lock=Lock())) as device:
-        with device.buffer(64) as first, device.buffer(64) as second:
-            device.copy(second, first)
+    with (
+        vulkan.Device.from_handles(**plain.handles(queue_lock=Lock())) as device,
+        device.buffer(64) as first,
+        device.buffer(64) as second,
+    ):
+        device.copy(second, first)
     assert Lock.entered == 1
 
 
@@ -203,9 +206,10 @@ def test_wrong_handles_are_refused(plain: Application) -> None:
     ]:
         with pytest.raises(etarena.DeviceError, match=message):
             vulkan.Device.from_handles(**plain.handles(**change))
-    with vulkan.Device.from_handles(**plain.handles()) as device:
-        with pytest.raises(etarena.DeviceError, match="null handle"):
-            device.adopt_semaphore(0, timeline=False)
+    device = vulkan.Device.from_handles(**plain.handles())
+    with pytest.raises(etarena.DeviceError, match="null handle"):
+        device.adopt_semaphore(0, timeline=False)
+    device.close()
 
 
 def test_things_left_on_the_applications_device(plain: Application) -> None:

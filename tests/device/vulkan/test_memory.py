@@ -8,7 +8,7 @@ import pytest
 
 import etarena
 from etarena import vulkan
-from etarena.device.vulkan.device import BUFFER_USAGE
+from etarena.device.vulkan.device_memory import BUFFER_USAGE
 from etarena.device.vulkan.memory import Buffer, Memory
 
 
