@@ -736,8 +736,22 @@ class Value(object):
             return self._tab.String(o + self._tab.Pos)
         return None
 
+    # Value
+    def DeviceType(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int8Flags, o + self._tab.Pos)
+        return 0
+
+    # Value
+    def DeviceIndex(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int8Flags, o + self._tab.Pos)
+        return 0
+
 def ValueStart(builder):
-    builder.StartObject(10)
+    builder.StartObject(12)
 
 def ValueAddIndex(builder, index):
     builder.PrependInt32Slot(0, index, 0)
@@ -775,6 +789,12 @@ def ValueAddLast(builder, last):
 def ValueAddDefinition(builder, definition):
     builder.PrependUOffsetTRelativeSlot(9, flatbuffers.number_types.UOffsetTFlags.py_type(definition), 0)
 
+def ValueAddDeviceType(builder, deviceType):
+    builder.PrependInt8Slot(10, deviceType, 0)
+
+def ValueAddDeviceIndex(builder, deviceIndex):
+    builder.PrependInt8Slot(11, deviceIndex, 0)
+
 def ValueEnd(builder):
     return builder.EndObject()
 
@@ -798,6 +818,8 @@ class ValueT(object):
         self.first = 0  # type: int
         self.last = 0  # type: int
         self.definition = None  # type: str
+        self.deviceType = 0  # type: int
+        self.deviceIndex = 0  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -842,6 +864,8 @@ class ValueT(object):
         self.first = value.First()
         self.last = value.Last()
         self.definition = value.Definition()
+        self.deviceType = value.DeviceType()
+        self.deviceIndex = value.DeviceIndex()
 
     # ValueT
     def Pack(self, builder):
@@ -880,6 +904,8 @@ class ValueT(object):
         ValueAddLast(builder, self.last)
         if self.definition is not None:
             ValueAddDefinition(builder, definition)
+        ValueAddDeviceType(builder, self.deviceType)
+        ValueAddDeviceIndex(builder, self.deviceIndex)
         value = ValueEnd(builder)
         return value
 

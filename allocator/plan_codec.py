@@ -221,6 +221,8 @@ class _Reader:
             first=t.First(),
             last=t.Last(),
             definition=self.text(t.Definition, f"{here}.definition"),
+            device_type=t.DeviceType(),
+            device_index=t.DeviceIndex(),
         )
 
     def input(self, t: Any) -> Input:
@@ -333,6 +335,8 @@ def _packed_value(value: Value) -> Any:
         first=value.first,
         last=value.last,
         definition=value.definition,
+        deviceType=value.device_type,
+        deviceIndex=value.device_index,
     )
 
 

@@ -122,7 +122,10 @@ class Guard:
 
 @dataclass(slots=True)
 class Value:
-    """A tensor of the program; `first` and `last` (half-open instructions) count on the owner of the storage only."""
+    """A tensor of the program; `first` and `last` (half-open instructions) count on the owner of the storage only.
+
+    `device_type` is 0 for the CPU. A value on another device is an input, an output or an activation.
+    """
 
     index: int
     name: str
@@ -134,6 +137,13 @@ class Value:
     first: int = 0
     last: int = 0
     definition: str = ""
+    device_type: int = 0
+    device_index: int = 0
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether it is an activation of the CPU, which the arena holds."""
+        return self.kind is Kind.ACTIVATION and self.device_type == 0
 
 
 @dataclass(slots=True)

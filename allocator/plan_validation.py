@@ -7,6 +7,7 @@ from .sizes import Opcode, SizeProgram, symbols_of_registers
 __all__ = ["MAX_RANK", "itemsize", "validate"]
 
 MAX_RANK = 16  # ExecuTorch's kTensorDimensionLimit
+INT8_MAX = 2**7 - 1
 INT32_MAX = 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
@@ -157,6 +158,12 @@ def _check_value(method: Method, value: Value, registers: int, name: str, positi
         raise PlanError(f"{name}.storage: values[{value.storage}] does not own its memory")
     if owner.kind != value.kind:
         raise PlanError(f"{name}.kind: {value.kind.name} differs from its storage's {owner.kind.name}")
+    _within(value.device_type, 0, INT8_MAX, f"{name}.device_type")
+    _within(value.device_index, 0, INT8_MAX, f"{name}.device_index")
+    if (owner.device_type, owner.device_index) != (value.device_type, value.device_index):
+        raise PlanError(f"{name}.device_type: the value and its storage lie on different devices")
+    if value.device_type and value.kind in (Kind.CONSTANT, Kind.STATE):
+        raise PlanError(f"{name}.device_type: a value of kind {value.kind.name} lies on the CPU")
     lowest = value.first + 1 if owner is value and value.kind is Kind.ACTIVATION else value.first
     _within(value.first, 0, method.instructions, f"{name}.first")
     _within(value.last, lowest, method.instructions, f"{name}.last")
@@ -261,7 +268,7 @@ def _check_order(method: Method) -> None:
     for i, position in enumerate(method.order):
         _within(position, 0, len(method.values) - 1, f"order[{i}]")
         value = method.values[position]
-        if value.kind is not Kind.ACTIVATION or value.storage != position:
+        if not value.is_planned or value.storage != position:
             raise PlanError(f"order[{i}]: values[{position}] is no planned buffer")
         if position in seen:
             raise PlanError(f"order[{i}]: values[{position}] comes twice")

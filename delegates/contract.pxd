@@ -10,6 +10,8 @@ cdef struct Argument:                   # that a delegate's call is given
     const uint8_t* dim_order
     int64_t integer
     double number
+    int32_t device_type                 # 0: the CPU
+    int32_t device_index
     bint joined                         # its memory is aligned and padded by the plan as its users wish
 
 

@@ -4,7 +4,8 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from etarena.delegates.contract cimport Argument, ScratchUser
-from etarena.delegates.table cimport Instance, etarena_argument
+from etarena.delegates.table cimport Instance
+from etarena.device.abi cimport etarena_argument
 
 
 cdef class ForeignUser(ScratchUser):

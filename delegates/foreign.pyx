@@ -9,9 +9,10 @@ from libcpp.vector cimport vector
 from etarena.delegates.contract cimport Argument, ScratchUser
 from etarena.delegates.python_table cimport take_exception
 from etarena.delegates.table cimport (
-    ETARENA_TENSOR, PAGE_BYTES, Place, ask_bytes, ask_sizes, ask_wishes, c_misfit, etarena_argument,
-    etarena_requirement, extra_room, item_bytes, moved_bytes,
+    PAGE_BYTES, Place, ask_bytes, ask_sizes, ask_wishes, c_misfit, etarena_requirement, extra_room, item_bytes,
+    moved_bytes,
 )
+from etarena.device.abi cimport ETARENA_TENSOR, etarena_argument
 
 from etarena.allocator.errors import RuntimeFailure
 from etarena.delegates.delegate_failures import delegate_failure
@@ -61,6 +62,7 @@ cdef class ForeignUser(ScratchUser):
             filled.struct_size, filled.kind, filled.dtype = sizeof(etarena_argument), argument.kind, argument.dtype
             filled.integer, filled.number, filled.rank = argument.integer, argument.number, argument.rank
             filled.sizes, filled.dim_order = argument.sizes, argument.dim_order
+            filled.device.type, filled.device.index = argument.device_type, argument.device_index
             self.joined[i] = argument.joined
             if argument.kind != ETARENA_TENSOR:
                 self.has_numbers = True
@@ -182,7 +184,7 @@ cdef class ForeignUser(ScratchUser):
         Parameters
         ----------
         tensors : sequence
-            What `NativeMethod.tensor` says of each argument.
+            What `NativeMethod.tensor` and `NativeMethod.device` say of each argument.
         """
         cdef etarena_argument argument
         cdef vector[int32_t] sizes
@@ -191,7 +193,7 @@ cdef class ForeignUser(ScratchUser):
         cdef int why
         cdef bint joined
         found = []
-        for i, tensor in enumerate(tensors):
+        for i, (tensor, device) in enumerate(tensors):
             if tensor is None or i >= self.instance.get().wishes.size():
                 continue
             sizes, order = tensor[1], tensor[2]
@@ -199,6 +201,7 @@ cdef class ForeignUser(ScratchUser):
             argument.kind, argument.dtype, argument.rank = ETARENA_TENSOR, tensor[0], <int32_t> sizes.size()
             argument.sizes, argument.dim_order = sizes.data(), order.data()
             argument.data, argument.nbytes = <void*> <size_t> tensor[4], tensor[5]
+            argument.device.type, argument.device.index = device
             joined = i < self.joined.size() and self.joined[i]
             why = c_misfit(self.instance.get().wishes[i], argument, joined)
             if why in WHY:

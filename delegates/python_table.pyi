@@ -1,6 +1,8 @@
 from .delegate import Delegate
 from .table import Table
 
-__all__ = ["table_of_class"]
+__all__ = ["hold_leaked", "table_of_class"]
+
+def hold_leaked(owner: object) -> None: ...
 
 def table_of_class(name: str, delegate: type[Delegate]) -> Table: ...

@@ -2,27 +2,31 @@
 """Function tables whose functions call the methods of a `Delegate` class."""
 
 cimport cython
-from cpython.buffer cimport PyBUF_WRITE, PyBuffer_FillInfo
-from cpython.exc cimport PyErr_SetInterrupt
-from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.exc cimport PyErr_SetInterrupt, PyErr_SetObject, PyErr_WriteUnraisable
+from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from etarena.delegates.table cimport (
-    ETARENA_ABI, ETARENA_BOOL, ETARENA_DOUBLE, ETARENA_FAILED, ETARENA_INT, ETARENA_OK, ETARENA_TENSOR, Table,
-    etarena_argument, etarena_delegate, etarena_error, etarena_requirement, etarena_spec,
+    ETARENA_BOOL, ETARENA_DOUBLE, ETARENA_INT, Table, etarena_delegate, etarena_requirement, etarena_spec,
 )
-from etarena.delegates.tensor_argument cimport TensorArgument, wrap
+from etarena.device.abi cimport (
+    ETARENA_ABI, ETARENA_FAILED, ETARENA_OK, ETARENA_TENSOR, etarena_argument, etarena_error,
+)
+from etarena.device.etensor cimport ETensor, from_argument
 
 import operator
-import sys
 import traceback
+from threading import get_ident
 
 from etarena.delegates.delegate import Delegate, Requirement
 
-__all__ = ["table_of_class"]
+__all__ = ["hold_leaked", "table_of_class"]
+
+cdef dict leaked = {}                   # by thread: tensors still viewed after their call, until their memory is held
 
 cdef extern from "Python.h":
     bint Py_IsInitialized() nogil
@@ -70,6 +74,7 @@ cdef int32_t keep(object error, etarena_error* out) noexcept:
 cdef void report() noexcept with gil:
     """Show the exception of a run that nobody can raise it from, such as one of ExecuTorch's own Python runtime."""
     error = take_exception()
+    leaked.pop(get_ident(), None)
     if error is None:
         return
     if isinstance(error, KeyboardInterrupt):
@@ -79,15 +84,9 @@ cdef void report() noexcept with gil:
 
 
 cdef object show(error, what):
-    """Show an exception that cannot be raised."""
-    from types import SimpleNamespace
-
-    sys.unraisablehook(
-        SimpleNamespace(
-            exc_type=type(error), exc_value=error, exc_traceback=error.__traceback__, err_msg=f"Exception ignored in {what}",
-            object=None,
-        )
-    )
+    """Show an exception that cannot be raised, as Python does with those of ``__del__``."""
+    PyErr_SetObject(type(error), error)
+    PyErr_WriteUnraisable(what)
 
 
 @cython.final
@@ -100,6 +99,23 @@ cdef class Blob:
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, <void*> self.data, self.nbytes, 1, flags)
+
+
+@cython.final
+@cython.freelist(8)
+cdef class Scratch:
+    """Memory lent for one call; counts who looks at it."""
+
+    cdef void* data
+    cdef Py_ssize_t nbytes
+    cdef int exports
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.data, self.nbytes, 0, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        self.exports -= 1
 
 
 cdef object blob_view(const void* data, uint64_t nbytes):
@@ -140,7 +156,7 @@ cdef void close_object(void* handle) noexcept with gil:
     try:
         delegate.close()
     except BaseException as raised:
-        show(raised, f"close() of the delegate {type(delegate).__name__}")
+        show(raised, delegate.close)
     Py_DECREF(delegate)
 
 
@@ -245,21 +261,22 @@ cdef int32_t execute(
 ) noexcept with gil:
     cdef uint32_t i
     cdef list args = []
+    cdef Scratch lent
     try:
         for i in range(count):
             args.append(
-                wrap(&arguments[i]) if arguments[i].kind == ETARENA_TENSOR else number_of(&arguments[i])
+                from_argument(&arguments[i], None, False) if arguments[i].kind == ETARENA_TENSOR else number_of(&arguments[i])
             )
-        room = memoryview(bytearray()) if nbytes == 0 else PyMemoryView_FromMemory(
-            <char*> scratch, <Py_ssize_t> nbytes, PyBUF_WRITE
-        )
+        lent = Scratch.__new__(Scratch)
+        lent.data, lent.nbytes = scratch, <Py_ssize_t> nbytes
+        room = PyMemoryView_FromObject(lent)
         try:
             (<object> handle).execute(args, room)
         except BaseException as raised:
             traceback.clear_frames(raised.__traceback__)
-            withdraw(args, room)
+            withdraw(args, room, lent)
             raise
-        kept = withdraw(args, room)
+        kept = withdraw(args, room, lent)
         if kept is not None:
             raise BufferError(
                 f"the delegate still holds a view of {kept} after execute(): its memory serves others from now on; "
@@ -270,18 +287,39 @@ cdef int32_t execute(
         return keep(raised, error)
 
 
-cdef object withdraw(list args, object room):
+cdef object withdraw(list args, object room, Scratch lent):
     """Close what is valid during a call alone; gives the name of something that is still in use, if there is any."""
     cdef Py_ssize_t i
+    cdef ETensor tensor
     kept = None
     try:
         room.release()
     except BufferError:
+        pass
+    if lent.exports > 0:
         kept = "its scratch"
     for i in range(len(args)):
-        if isinstance(args[i], TensorArgument) and not (<TensorArgument> args[i]).withdraw():
+        if not isinstance(args[i], ETensor):
+            continue
+        tensor = <ETensor> args[i]
+        if tensor.exports > 0:
             kept = f"argument {i}"
+            leaked.setdefault(get_ident(), []).append(tensor)
+        tensor.is_closed = True
     return kept
+
+
+def hold_leaked(owner: object) -> None:
+    """Keep memory alive that a delegate still has views of, though it must not.
+
+    Parameters
+    ----------
+    owner
+        What keeps the memory of all arguments of the runs so far.
+    """
+    cdef ETensor tensor
+    for tensor in leaked.pop(get_ident(), ()):
+        tensor.owner = owner
 
 
 def table_of_class(str name not None, delegate):

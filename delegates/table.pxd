@@ -1,43 +1,18 @@
-"""Declarations of etarena.h and of delegates/native/*.h; nothing here but signatures."""
+"""Declarations of etarena.h about delegates, and of delegates/native/*.h; nothing here but signatures."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from etarena.device.abi cimport etarena_argument, etarena_error
 
 cdef extern from "etarena.h" nogil:
     enum:
-        ETARENA_ABI
-        ETARENA_OK
-        ETARENA_FAILED
-        ETARENA_NONE
-        ETARENA_TENSOR
         ETARENA_INT
         ETARENA_DOUBLE
         ETARENA_BOOL
-
-    struct etarena_error:
-        char[1024] message
-
-    struct etarena_device:
-        int32_t type
-        int32_t index
-
-    struct etarena_argument:
-        uint32_t struct_size
-        int32_t kind
-        int64_t integer
-        double number
-        int32_t dtype
-        int32_t rank
-        const int32_t* sizes
-        const int32_t* strides
-        const uint8_t* dim_order
-        void* data
-        uint64_t nbytes
-        etarena_device device
 
     struct etarena_requirement:
         uint32_t struct_size

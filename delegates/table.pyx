@@ -1,12 +1,14 @@
 # distutils: language = c++
 """Function tables of delegates as Python objects, and those that others made."""
 
-from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetName, PyCapsule_GetPointer
 from libc.stdint cimport uint32_t, uintptr_t
 from libc.string cimport memcpy, memset
 from libcpp.memory cimport make_shared
 
-from etarena.allocator.errors import InputError, InputTypeError
+from etarena.device.abi cimport ETARENA_ABI
+
+from etarena.allocator.errors import DeviceError, InputError, InputTypeError
+from etarena.device.handles import address_of_pointer
 
 __all__ = ["Table", "table_at"]
 
@@ -39,9 +41,15 @@ def table_at(str name not None, what):
         If it is no table of this version.
     """
     cdef Table made = Table.__new__(Table)
-    cdef const etarena_delegate* source = <const etarena_delegate*> <uintptr_t> address_of(name, what)
+    cdef const etarena_delegate* source
     cdef etarena_delegate* table = &made.registration.get().table
     cdef uint32_t size
+    try:
+        source = <const etarena_delegate*> <uintptr_t> address_of_pointer(what, "etarena_delegate")
+    except DeviceError as error:
+        raise InputTypeError(
+            f"{name!r} needs a subclass of etarena.Delegate or a pointer to an etarena_delegate table: {error}"
+        ) from None
     if <uintptr_t> source % 8 != 0:
         raise InputError(f"the table of {name!r} is at {<uintptr_t> source:#x}, which is no address of a struct")
     size = source.struct_size
@@ -63,40 +71,3 @@ def table_at(str name not None, what):
     made.name = name
     made.registration.get().name = name.encode()
     return made
-
-
-cdef uintptr_t address_of(str name, what) except 0:
-    """The address that any of the usual kinds of pointer holds."""
-    cdef uintptr_t address = 0
-    if PyCapsule_CheckExact(what):
-        if PyCapsule_GetName(what) is NULL or PyCapsule_GetName(what) != b"etarena_delegate":
-            raise InputTypeError(f'the capsule given for {name!r} is not named "etarena_delegate"')
-        return <uintptr_t> PyCapsule_GetPointer(what, "etarena_delegate")
-    if isinstance(what, bool):
-        raise InputTypeError(f"{name!r} needs a Delegate subclass or a function table, got {what!r}")
-    if isinstance(what, int):
-        if not 0 < what < 1 << 64:
-            raise InputError(f"{what} is no address of a function table for {name!r}")
-        return what
-    module = type(what).__module__
-    if module.startswith("_cffi_backend"):
-        import cffi
-
-        address = int(cffi.FFI().cast("uintptr_t", what))
-    else:
-        import ctypes
-
-        if isinstance(what, ctypes.Structure):
-            address = ctypes.addressof(what)
-        elif isinstance(what, (ctypes.c_void_p, ctypes._Pointer)):
-            address = ctypes.cast(what, ctypes.c_void_p).value or 0
-        elif type(what).__name__ == "CArgObject" and isinstance(getattr(what, "_obj", None), ctypes.Structure):
-            address = ctypes.addressof(what._obj)   # ctypes.byref
-        else:
-            raise InputTypeError(
-                f"{name!r} needs a subclass of etarena.Delegate or a pointer to an etarena_delegate table, "
-                f"got {type(what).__name__}"
-            )
-    if address == 0:
-        raise InputError(f"the table of {name!r} is a null pointer")
-    return address

@@ -146,7 +146,10 @@ class DeviceHeap:
     def retire(self) -> None:
         """Keep no memory from now on but what tensors hold: the allocator was unregistered."""
         self._retired = True
-        self.trim()
+        try:
+            self.trim()
+        except Error as error:
+            self._warn(error)
 
     def write(self, resource: Resource, offset: int, source: memoryview) -> None:
         """Bring bytes to the device; `DeviceError` if they are not inside the resource."""
@@ -281,10 +284,14 @@ class DeviceHeap:
             try:
                 while self._dropped:
                     self._free(*self._dropped.popleft())
-            except Error as error:  # nobody asked for this, so nobody can be told but by a warning
-                warnings.warn(f"memory of {self.device} is lost: {error}", ResourceWarning, stacklevel=2)
+            except Error as error:
+                self._warn(error)
             finally:
                 self._lock.release()
+
+    def _warn(self, error: Error) -> None:
+        """Tell of a failure that nobody asked for."""
+        warnings.warn(f"memory of {self.device} is lost: {error}", ResourceWarning, stacklevel=3)
 
     def _free(self, block: Block, offset: int, nbytes: int) -> None:
         self._live -= nbytes

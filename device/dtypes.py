@@ -90,11 +90,11 @@ def dtype_number(dtype: object) -> int:
     """
     if isinstance(dtype, str):
         name = dtype
-    elif hasattr(dtype, "__index__"):
-        name = _ALL_NAMES.get(dtype.__index__(), "")
     elif isinstance(dtype, type):
         name = {float: "float64", int: "int64", bool: "bool", complex: "complex128"}.get(dtype, dtype.__name__)
         name = name.removesuffix("_")
+    elif hasattr(dtype, "__index__"):
+        name = _ALL_NAMES.get(dtype.__index__(), "")
     else:
         name = str(dtype).removeprefix("torch.")
     code = _NUMBERS.get(name)

@@ -120,7 +120,13 @@ cdef class AllocatorTable:
         with nogil:
             status = self.c_obj.allocate(self.c_obj.context, index, nbytes, alignment, &out, &error)
         check(status, &error, f"allocate of {nbytes} bytes")
-        return resource_from_c(&out, None)
+        try:
+            return resource_from_c(&out, None)
+        except DeviceError:
+            if out.handle != 0:          # a call that fails has taken nothing
+                with nogil:
+                    self.c_obj.deallocate(self.c_obj.context, index, &out)
+            raise
 
     def deallocate(self, int32_t index, Resource resource not None):
         with nogil:

@@ -28,6 +28,10 @@ cdef enum:                              # BoundShape.ready
     BOUNDED = 2
 
 
+cdef enum:                              # in the place of a Kind: what has memory on another device than the CPU
+    ON_DEVICE = 16
+
+
 cdef class BoundShape:
     """Everything that depends on the input shapes alone; sizes and places never change once made."""
 
@@ -40,6 +44,7 @@ cdef class BoundShape:
     cdef readonly int64_t output_bytes
     cdef readonly int64_t plan_ns
     cdef vector[int64_t] scratch        # bytes of each delegate call; their offsets follow those of the planned buffers
+    cdef object device_plans            # Plan of each device's region, in the order of DeviceMemory; None before
     cdef object search                  # AnytimePlanner that looks for a lower peak; None before it is wanted
     # Of methods in which data tells sizes. A stage begins where data tells something; a call goes from stage to stage.
     cdef vector[int64_t] registers      # as far as they are known

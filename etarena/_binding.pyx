@@ -71,10 +71,11 @@ cdef class ShapeBinder:
             self.dtypes.push_back(value.dtype)
             self.item_bytes.push_back(ITEM_BYTES[value.dtype])
             self.storage.push_back(value.storage)
-            self.kind.push_back(value.kind)
+            on_device = value.device_type != 0 and value.kind != plan_section.Kind.INPUT
+            self.kind.push_back(<int> ON_DEVICE if on_device else value.kind)
         places = {}
         for position, value in enumerate(section.values):
-            if value.storage == position and value.kind == plan_section.Kind.ACTIVATION:
+            if value.storage == position and value.is_planned:
                 places[position] = self.planned.size()
                 self.planned.push_back(position)
                 self.first.push_back(value.first)

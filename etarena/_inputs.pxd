@@ -13,6 +13,7 @@ cdef class InputReader:
     cdef object section
     cdef ShapeBinder binder
     cdef bint read_past_end             # delegates may read some bytes behind an input
+    cdef vector[int] devices            # type of the device of each input
     cdef bint mutates                   # the method writes into some inputs
     cdef int position                   # of the input being read
     cdef vector[DLTensor] views         # one an input, of the call in progress
@@ -21,11 +22,13 @@ cdef class InputReader:
     cdef list pins                      # keep ETensors among them from being closed meanwhile
     cdef list unreadable                # (position, tensor, cause) of inputs that must be copied
     cdef list write_backs               # (caller's tensor, dense copy, name) of mutated inputs that were copied
+    cdef list on_device                 # Resource of each input on another device than the CPU
     cdef list copies                    # ledger entries
 
     cdef int read(self, object inputs) except -1
     cdef int read_one(self, object entry, object value) except -1
     cdef bint read_etensor(self, ETensor value) except -1
+    cdef int read_on_device(self, object entry, object value) except -1
     cdef int read_number(self, object entry, object value) except -1
     cdef object copy_cause(self, object entry, object tensor)
     cdef int copy_unreadable(self, BoundShape bound, Arena arena) except -1

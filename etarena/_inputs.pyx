@@ -26,9 +26,10 @@ from etarena.device.etensor cimport ETensor
 from etarena.device.scalar_types cimport dtype_code, item_bytes
 from etarena.device.tensor_core cimport pin
 
-from .allocator.errors import InputError, InputTypeError
+from .allocator.errors import DeviceError, InputError, InputTypeError
 from .allocator.plan import Scalar
 from .device.copies import allow_copy
+from .device.device import Device
 from .device.dtypes import dtype_name
 
 # XNNPACK may read past the end of a tensor: XNN_EXTRA_BYTES in its xnnpack.h, at most 128 and 16 on x86 and Arm.
@@ -61,6 +62,8 @@ cdef class InputReader:
     def __cinit__(self, section, ShapeBinder binder not None):
         self.section, self.binder = section, binder
         self.read_past_end = len(section.delegates) > 0
+        for entry in section.inputs:
+            self.devices.push_back(section.values[entry.value].device_type if entry.value >= 0 else 0)
         self.mutates = any(entry.mutated for entry in section.inputs)
         self.views.resize(len(section.inputs))
         self.key.resize(max(binder.key_length, 1))
@@ -68,6 +71,7 @@ cdef class InputReader:
 
     cdef void forget(self) noexcept:
         self.held, self.unreadable, self.write_backs, self.copies, self.pins = [], [], [], [], []
+        self.on_device = []
 
     cdef void* address(self, int position) noexcept:
         return <char*> self.views[position].data + self.views[position].byte_offset
@@ -109,6 +113,8 @@ cdef class InputReader:
         cdef int start = self.binder.key_start[self.position]
         cdef int slot = self.binder.input_values[self.position]
         cdef int d
+        if self.devices[self.position] != 0:
+            return self.read_on_device(entry, value)
         if type(value) is ETensor and not entry.mutated and self.read_etensor(<ETensor> value):
             return 0
         made = len(self.copies)
@@ -130,6 +136,46 @@ cdef class InputReader:
         cause = self.copy_cause(entry, tensor)
         if cause is not None:
             self.unreadable.append((self.position, tensor, cause))
+        return 0
+
+    cdef int read_on_device(self, object entry, object value) except -1:
+        """Take a tensor on a device, which the CPU does not look into: its resource is what the program gets."""
+        cdef int slot = self.binder.input_values[self.position]
+        cdef int start = self.binder.key_start[self.position]
+        cdef ETensor tensor
+        cdef int d
+        described = self.section.values[slot]
+        device = Device(described.device_type, described.device_index)
+        if type(value) is not ETensor:
+            raise InputTypeError(
+                f"input {entry.name!r} is on {device}: pass an etarena.ETensor there, got {type(value).__name__}"
+            )
+        tensor = value
+        tensor.require_open()
+        if tensor.device != device:
+            raise DeviceError(
+                f"input {entry.name!r} is on {tensor.device}, the model wants it on {device}: call .to({str(device)!r})"
+            )
+        if tensor.code != described.dtype:
+            raise InputTypeError(
+                f"input {entry.name!r} has dtype {tensor.dtype}, expected {dtype_name(described.dtype)}"
+            )
+        if tensor.rank != self.binder.rank[slot]:
+            raise InputError(
+                f"input {entry.name!r} has shape {tensor.shape} of rank {tensor.rank}, expected rank "
+                f"{self.binder.rank[slot]}"
+            )
+        if not tensor.lies_dense(self.binder.dim_orders.data() + self.binder.start[slot]):
+            raise InputError(
+                f"input {entry.name!r} has strides {tensor.strides} on {device}; the model wants it dense in the dim "
+                f"order {described.dim_order}"
+            )
+        for d in range(tensor.rank):
+            self.key[start + d] = tensor.sizes[d]
+        self.views[self.position].data, self.views[self.position].byte_offset = &tensor.source.c_obj, 0
+        self.held.append(tensor)
+        self.pins.append(pin(tensor))
+        self.on_device.append(tensor.source)
         return 0
 
     cdef bint read_etensor(self, ETensor value) except -1:

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
+from etarena._device_memory cimport DeviceMemory
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
@@ -23,6 +24,7 @@ cdef class PlannedMethod:
     cdef ShapeBinder binder
     cdef InputReader reader
     cdef OutputWriter writer
+    cdef DeviceMemory devices
     cdef StagedRun stages               # None when the input sizes determine all sizes
     cdef object cache                     # OrderedDict: key bytes -> BoundShape, least recently used first
     cdef readonly size_t cached_bytes

@@ -12,6 +12,7 @@ from libc.string cimport memcmp
 from libcpp.vector cimport vector
 
 from etarena._binding cimport UNKNOWN, BoundShape, ShapeBinder
+from etarena._device_memory cimport DeviceMemory
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod
@@ -21,6 +22,7 @@ from etarena._states cimport StateKeeper
 
 from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError
+from .delegates.python_table import hold_leaked
 from .delegates.xnnpack import scratch
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
 from .scratch_users import scratch_users
@@ -55,26 +57,29 @@ cdef class PlannedMethod:
 
     cdef int load(self) except -1:
         """Load the native method and check that it is the one its plan section describes."""
+        cdef ShapeBinder binder
+        cdef NativeMethod native
         scratch.begin_capture()
         try:
-            self.native = NativeMethod(self.program.native, self.name, [])
+            native = NativeMethod(self.program.native, self.name, [])
         finally:
             runtimes = scratch.end_capture()
-        if self.native.payload is None:
+        if native.payload is None:
             raise PlanError(f"method {self.name!r} carries no plan section")
-        self.section = section = plan_section.decode(self.native.payload)
+        section = plan_section.decode(native.payload)
         if section.name != self.name:
             raise PlanError(f"name: the plan section is of method {section.name!r}, not of {self.name!r}")
-        if [entry.index for entry in section.inputs] != self.native.inputs:
+        if [entry.index for entry in section.inputs] != native.inputs:
             raise PlanError("inputs: the program has other inputs than the plan section")
-        if [entry.index for entry in section.outputs] != self.native.outputs:
+        if [entry.index for entry in section.outputs] != native.outputs:
             raise PlanError("outputs: the program has other outputs than the plan section")
-        self.binder = ShapeBinder(section)
-        self.reader = InputReader(section, self.binder)
-        self.writer = OutputWriter(section, self.binder, self.arena)
-        self.labels = tuple(section.labels)
-        users = scratch_users(section, self.native, runtimes, self.arena)
-        self.binder.use_scratch(DelegateScratch(section, self.native, users))
+        binder = ShapeBinder(section)
+        devices = DeviceMemory(section, binder, native, self.arena)
+        binder.use_scratch(DelegateScratch(section, native, scratch_users(section, native, runtimes, self.arena)))
+        # Whatever can fail for a reason outside the file has been done: until here the method is what it was.
+        self.native, self.section, self.binder, self.labels = native, section, binder, tuple(section.labels)
+        self.devices, self.reader = devices, InputReader(section, binder)
+        self.writer = OutputWriter(section, binder, self.arena, devices)
         return self.attach()
 
     cdef int attach(self) except -1:
@@ -90,6 +95,7 @@ cdef class PlannedMethod:
             if found is not None and found[2] != tuple(value.dim_order):
                 raise PlanError(f"values[{value.index}].dim_order is {value.dim_order}, the program has {found[2]}")
         self.native.attach(indices.data(), ranks.data(), dtypes.data(), <int> indices.size())
+        self.devices.tag()
         self._check_nothing_is_missing()
         self.addresses.assign(len(section.values), <char*> NULL)
         self.fixed.assign(len(section.values), <char*> NULL)
@@ -111,7 +117,7 @@ cdef class PlannedMethod:
         self.stages = None
         if self.binder.in_stages:
             self.stages = StagedRun(
-                self.binder, self.native, self.writer, self.arena, self.labels, self.cache_limit // 2
+                self.binder, self.native, self.writer, self.arena, self.devices, self.labels, self.cache_limit // 2
             )
         self.current = None
         self.failed = False
@@ -168,14 +174,18 @@ cdef class PlannedMethod:
             if bound is not self.current:
                 self.rebind(bound)
             self.point_inputs()
+            self.devices.inputs_held = self.reader.on_device
+            self.devices.begin(bound, self.addresses)
             self.keeper.place(self.native, self.addresses)
             self.writer.point(bound, self.native, self.reader.held)
             if self.binder.scratch.has_wishes:
                 self.binder.scratch.check_copies(self.native)
             try:
                 bound = self.run(bound)
-            except BaseException:
+            except BaseException as error:
+                hold_leaked((self.arena, tuple(self.reader.held), outputs, self.native))
                 self.failed = True   # tensors may be resized, loop counters and delegates half-way: load it all anew
+                self.devices.explain(error)
                 raise
             results = self.writer.collect(self.native, self.reader.copies)
             self.reader.announce_write_back()
@@ -183,12 +193,14 @@ cdef class PlannedMethod:
             self.reader.write_back()
             self.state_bytes = self.fixed_state_bytes + self.keeper.nbytes()
             self.state_bytes_written = self.keeper.written
-            self.last_bound, self.last_copies = bound, self.reader.copies + self.binder.scratch.take_copies()
+            self.last_bound = bound
+            self.last_copies = self.reader.copies + self.devices.copies + self.binder.scratch.take_copies()
             self.last_outside = self.binder.scratch.take_outside()
             return results
         finally:
             self.writer.drop()
             self.reader.forget()
+            self.devices.forget()
             self.arena.leave()
 
     cdef BoundShape run(self, BoundShape bound):
@@ -279,6 +291,7 @@ cdef class PlannedMethod:
             self.addresses[position] = base if self.fixed[position] == NULL else self.fixed[position]
         for i in range(<int> self.binder.planned.size()):
             self.addresses[self.binder.planned[i]] = base + bound.offsets[i]
+        self.devices.rebind(bound, self.addresses)
         for position in range(<int> self.addresses.size()):
             self.addresses[position] = self.addresses[self.binder.storage[position]]
         self.native.rebind(bound.sizes.data(), self.addresses.data())
@@ -399,7 +412,7 @@ cdef class PlannedMethod:
             self.last_bound.run_peak, self.last_bound.run_bound, self.last_bound.output_bytes, self.state_bytes,
             max(self.last_bound.scratch, default=0), self.last_outside, self.last_plan_ns,
             bool(self.last_cached), self.last_bound.stage + 1, tuple(self.last_copies), self.last_bound.moved_bytes,
-            self.state_bytes_written,
+            self.state_bytes_written, self.devices.figures(self.last_bound),
         )
 
     @property
@@ -433,6 +446,7 @@ cdef class PlannedMethod:
         """Drop cached plans, load the method's delegates anew and give unused pages of the arena back."""
         self.arena.enter()
         try:
+            self.devices.trim()
             self.start_anew()
         finally:
             self.arena.leave()

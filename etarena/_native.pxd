@@ -1,14 +1,14 @@
 """Declarations of etarena/native/*.h. Nothing here but signatures; only _runtime.pyx links against ExecuTorch."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from etarena._runtime cimport Probe, Stop, TensorView
-from etarena.delegates.table cimport Instance, Registration
+from etarena._runtime cimport Probe, Stop, TensorView, TransferFn
 from etarena.device.abi cimport etarena_device_allocator
+from etarena.delegates.table cimport Instance, Registration
 
 cdef extern from "runtime_guard.h" namespace "etarena" nogil:
     cdef cppclass Failure:
@@ -42,6 +42,11 @@ cdef extern from "foreign_backend.h" namespace "etarena" nogil:
 cdef extern from "kernels.h" namespace "etarena" nogil:
     cbool register_kernels() noexcept
 
+cdef extern from "transfers.h" namespace "etarena" nogil:
+    cdef cppclass Transfers:
+        void* owner
+        TransferFn copy
+
 cdef extern from "told_numbers.h" namespace "etarena" nogil:
     cdef enum StopKind "etarena::StopKind":
         STOP_FAILED "etarena::StopKind::Failed"
@@ -53,8 +58,16 @@ cdef extern from "method_handle.h" namespace "etarena" nogil:
     cdef cppclass ByteSpan "executorch::runtime::Span<uint8_t>":
         ByteSpan(uint8_t*, size_t)
 
+    cdef cppclass DeviceTag "executorch::runtime::etensor::Device":
+        DeviceTag(DeviceTypeTag, int8_t)
+
+    cdef enum DeviceTypeTag "executorch::runtime::etensor::DeviceType":
+        pass
+
     cdef cppclass MethodDescription:
         vector[int64_t] planned_bytes
+        vector[int32_t] planned_types
+        vector[int32_t] planned_indices
         vector[string] backends
         size_t instructions
 
@@ -66,7 +79,7 @@ cdef extern from "method_handle.h" namespace "etarena" nogil:
         cbool describe(const char* name, MethodDescription* out, Failure* failure) noexcept
 
     cdef cppclass MethodHandle:
-        MethodHandle(vector[ByteSpan] buffers) except +
+        MethodHandle(vector[ByteSpan] buffers, vector[DeviceTag] devices) except +
         cbool load(ProgramHandle& program, const char* name, PlanPayload* payload, Failure* failure) noexcept
         vector[shared_ptr[Instance]] instances() noexcept
         size_t values() noexcept
@@ -78,6 +91,9 @@ cdef extern from "method_handle.h" namespace "etarena" nogil:
         void attach(const int32_t* indices, size_t count) except +
         void rebind(const int32_t* sizes, char** addresses) noexcept
         void set_address(size_t slot, void* address) noexcept
+        void set_device(size_t slot, int type, int index) noexcept
+        int slot_of(const void* impl) noexcept
+        void use_transfers(const Transfers& transfers) noexcept
         void mark_input_set(size_t position) noexcept
         void set_int(size_t value, int64_t number) noexcept
         void rebind_one(size_t position, const int32_t* sizes, void* address) noexcept

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t
 from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
+from etarena._device_memory cimport DeviceMemory
 from etarena._runtime cimport NativeMethod, TensorView
 from etarena._tensors cimport HeapShare
 from etarena.allocator.arena cimport Arena
@@ -13,6 +14,7 @@ cdef class OutputWriter:
     cdef object section
     cdef ShapeBinder binder
     cdef Arena arena
+    cdef DeviceMemory devices
     cdef BoundShape bound               # of the call in progress
     cdef list given                     # of the call in progress: the caller's tensors or Nones; None without any
     cdef vector[int32_t] owners         # positions of the values whose memory goes to the caller

@@ -10,9 +10,11 @@ from libc.stdint cimport int32_t
 from libc.string cimport memcpy
 
 from etarena._binding cimport READY, UNKNOWN, BoundShape, ShapeBinder
+from etarena._device_memory cimport DeviceMemory
 from etarena._runtime cimport NativeMethod, TensorView
 from etarena._tensors cimport HeapShare, drop_share, memory_range, new_share, overlaps, share_tensor
 from etarena.allocator.arena cimport Arena
+from etarena.device.etensor cimport ETensor
 
 from .allocator.errors import InputError, InputTypeError, RuntimeFailure
 from .allocator.plan import Kind, Scalar
@@ -34,15 +36,18 @@ cdef class OutputWriter:
         Its shape binder.
     arena
         Whose heap holds the results.
+    devices
+        Who holds those on other devices than the CPU.
     """
 
-    def __cinit__(self, section, ShapeBinder binder not None, Arena arena not None):
-        self.section, self.binder, self.arena = section, binder, arena
+    def __cinit__(self, section, ShapeBinder binder not None, Arena arena not None, DeviceMemory devices not None):
+        self.section, self.binder, self.arena, self.devices = section, binder, arena, devices
         for position, value in enumerate(section.values):
-            if value.storage == position and value.kind == Kind.OUTPUT:
+            if value.kind != Kind.OUTPUT or value.device_type != 0:
+                continue
+            if value.storage == position:
                 self.owners.push_back(position)
-        for position, value in enumerate(section.values):
-            if value.storage != position and value.kind == Kind.OUTPUT:
+            else:
                 self.members.push_back(position)
         self.shares.assign(self.owners.size(), <HeapShare*> NULL)
         self.places.assign(self.owners.size(), <void*> NULL)
@@ -71,6 +76,8 @@ cdef class OutputWriter:
         entry = self.section.outputs[position]
         if entry.value < 0:
             raise InputTypeError(f"output {position} is a number: pass None for it")
+        if self.section.values[entry.value].device_type != 0:
+            return self.devices.give(position, entry.value, tensor)
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
             kind = type(tensor).__name__
             raise InputTypeError(f"output {position} needs a dense CPU torch.Tensor or None, got {kind}")
@@ -144,7 +151,7 @@ cdef class OutputWriter:
         """Map owners (those given, or all whose sizes are known) to the caller's tensors that can be their memory."""
         direct = {}
         for position, tensor in enumerate(self.given):
-            if tensor is None:
+            if tensor is None or type(tensor) is ETensor:
                 continue
             slot = self.section.outputs[position].value
             owner = self.binder.storage[slot]
@@ -205,6 +212,8 @@ cdef class OutputWriter:
         cdef int i
         native.view(value, &view)
         self.check_result(position, &view)
+        if view.device_type != 0:
+            return self.devices.result(self.section.outputs[position].value, self.bound)
         if self.given is not None and self.given[position] is not None:
             return self.fill_given(position, <size_t> view.data, view.nbytes, copies)
         for i in range(<int> self.shares.size()):

@@ -18,6 +18,13 @@ cdef extern from "tensor_view.h" namespace "etarena" nogil:
         int32_t dtype
         int32_t dynamism
         size_t nbytes
+        int32_t device_type
+        int32_t device_index
+
+
+# Copies between two tensors; see transfers.h.
+ctypedef int (*TransferFn)(void* owner, const void* source, void* source_data, const void* target, void* target_data,
+                           size_t nbytes) noexcept nogil
 
 
 cdef extern from "told_numbers.h" namespace "etarena" nogil:
@@ -52,6 +59,9 @@ cdef class NativeMethod:
     cdef void* c_obj                      # etarena::MethodHandle*
     cdef readonly bint poisoned           # a hard failure went through the runtime: never run or destroy it again
 
+    cdef void set_device(self, size_t slot, int type, int index) noexcept
+    cdef void use_transfers(self, void* owner, TransferFn copy) noexcept
+    cdef int slot_of(self, const void* impl) noexcept
     cdef int attach(self, const int32_t* indices, const int32_t* ranks, const int32_t* dtypes, int count) except -1
     cdef void rebind(self, const int32_t* sizes, char** addresses) noexcept
     cdef void set_address(self, int slot, void* address) noexcept

@@ -2,13 +2,15 @@
 """Owners of ExecuTorch's native Program and Method. The only module that links against ``libexecutorch.so``."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from etarena._native cimport (
     ByteSpan,
+    DeviceTag,
+    DeviceTypeTag,
     Failure,
     MethodDescription,
     MethodHandle,
@@ -21,6 +23,7 @@ from etarena._native cimport (
     STOP_DONE,
     STOP_FAILED,
     StopKind,
+    Transfers,
     bridge_allocator,
     bridged_allocate,
     bridged_copy,
@@ -135,13 +138,18 @@ cdef class NativeProgram:
         return names
 
     def describe(self, str name):
-        """Return (bytes of each buffer planned ahead of time, backend ids, number of instructions) of a method."""
+        """Return what the file says of a method.
+
+        A list with (bytes, device type, device index) of each buffer planned ahead of time, the backend ids, and the
+        number of instructions.
+        """
         cdef Failure failure
         cdef MethodDescription found
         encoded = name.encode()
         if not (<ProgramHandle*> self.c_obj).describe(encoded, &found, &failure):
             raise failure_of(f"reading method {name!r}", failure)
-        return list(found.planned_bytes), [(<bytes> item).decode() for item in found.backends], found.instructions
+        planned = list(zip(found.planned_bytes, found.planned_types, found.planned_indices))
+        return planned, [(<bytes> item).decode() for item in found.backends], found.instructions
 
 
 cdef class NativeMethod:
@@ -154,7 +162,8 @@ cdef class NativeMethod:
     name
         The method's name.
     blocks
-        Writable buffers for the memory planned ahead of time, as many and as large as `NativeProgram.describe` says.
+        Memory planned ahead of time, as many blocks and as large as `NativeProgram.describe` says: writable buffers, and
+        for another device than the CPU (address, bytes, device type, device index).
 
     Raises
     ------
@@ -166,17 +175,24 @@ cdef class NativeMethod:
         cdef Failure failure
         cdef PlanPayload payload
         cdef vector[ByteSpan] buffers
+        cdef vector[DeviceTag] devices
         cdef uint8_t[::1] memory
         cdef vector[shared_ptr[Instance]] instances
         cdef size_t i
         cdef bint loaded
         self.program, self.name, self.blocks = program, name, blocks
         for block in blocks:
+            if isinstance(block, tuple):
+                address, nbytes, type, index = block
+                buffers.push_back(ByteSpan(<uint8_t*> <size_t> address, <size_t> nbytes))
+                devices.push_back(DeviceTag(<DeviceTypeTag> <int> type, <int8_t> index))
+                continue
             memory = block
             buffers.push_back(ByteSpan(&memory[0] if memory.shape[0] else NULL, <size_t> memory.shape[0]))
+            devices.push_back(DeviceTag(<DeviceTypeTag> 0, 0))
         encoded = name.encode()
         cdef const char* c_name = encoded
-        self.c_obj = <void*> new MethodHandle(buffers)
+        self.c_obj = <void*> new MethodHandle(buffers, devices)
         set_blob_owner(program)
         with nogil:
             loaded = (<MethodHandle*> self.c_obj).load((<ProgramHandle*> program.c_obj)[0], c_name, &payload, &failure)
@@ -220,6 +236,27 @@ cdef class NativeMethod:
         sizes = tuple(view.sizes[d] for d in range(view.rank))
         order = tuple(view.dim_order[d] for d in range(view.rank))
         return view.dtype, sizes, order, view.dynamism, <size_t> view.data, view.nbytes
+
+    def device(self, size_t value):
+        """Return (device type, device index) of a value now; (0, 0), which is the CPU, if it is no tensor."""
+        cdef TensorView view
+        if value >= (<MethodHandle*> self.c_obj).values() or not (<MethodHandle*> self.c_obj).view(value, &view):
+            return 0, 0
+        return view.device_type, view.device_index
+
+    cdef void set_device(self, size_t slot, int type, int index) noexcept:
+        """Say on which device an attached value is; it becomes the tensor's tag with the next `rebind`."""
+        (<MethodHandle*> self.c_obj).set_device(slot, type, index)
+
+    cdef void use_transfers(self, void* owner, TransferFn copy) noexcept:
+        """Let a function copy between devices from now on; `owner` must live as long as this method runs."""
+        cdef Transfers transfers
+        transfers.owner, transfers.copy = owner, copy
+        (<MethodHandle*> self.c_obj).use_transfers(transfers)
+
+    cdef int slot_of(self, const void* impl) noexcept:
+        """Position of an attached value by its tensor; -1 for one that is not attached."""
+        return (<MethodHandle*> self.c_obj).slot_of(impl)
 
     cdef int attach(self, const int32_t* indices, const int32_t* ranks, const int32_t* dtypes, int count) except -1:
         """Choose the values that are bound at run time, after checking that the file agrees with the plan."""

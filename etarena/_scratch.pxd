@@ -20,6 +20,7 @@ cdef class DelegateScratch:
     cdef vector[int32_t] fixed_start      # of each: where its sizes and order begin; one more at the end
     cdef vector[int32_t] fixed_sizes
     cdef vector[uint8_t] fixed_orders
+    cdef vector[int32_t] device_types, device_indices   # of each value
     cdef vector[int32_t] dtypes           # of each value
     cdef vector[uint8_t] joined           # of each value: the plan aligns and pads its memory
     cdef vector[int64_t] multiples        # of each value that owns memory: of how many bytes it should be a multiple

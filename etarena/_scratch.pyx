@@ -14,7 +14,6 @@ from etarena._runtime cimport NativeMethod
 from etarena.delegates.contract cimport Argument, ScratchUser
 from etarena.delegates.foreign cimport ForeignUser
 
-from .allocator.plan import Kind
 from .allocator.sizes import Opcode
 from .device.copies import Copy, allow_copy
 
@@ -53,7 +52,9 @@ cdef class DelegateScratch:
         position = {value.index: i for i, value in enumerate(section.values)}
         for value in section.values:
             self.dtypes.push_back(value.dtype)
-            self.joined.push_back(section.values[value.storage].kind == Kind.ACTIVATION)
+            self.device_types.push_back(value.device_type)
+            self.device_indices.push_back(value.device_index)
+            self.joined.push_back(section.values[value.storage].is_planned)
         self.multiples.assign(len(section.values), 1)
         calls = Counter(delegate.index for delegate in section.delegates)
         outside = set()
@@ -76,7 +77,7 @@ cdef class DelegateScratch:
 
     def _fix(self, NativeMethod native, index):
         """Remember an argument that no plan changes: the shape of a constant, or a number as it is now."""
-        cdef Argument argument = Argument(0, 0, 0, NULL, NULL, 0, 0, False)
+        cdef Argument argument = Argument(0, 0, 0, NULL, NULL, 0, 0, 0, 0, False)
         found = native.tensor(index)
         number = native.number(index) if found is None else None
         if found is not None:
@@ -176,7 +177,7 @@ cdef class DelegateScratch:
             if slot >= 0:
                 argument = Argument(
                     TENSOR, self.dtypes[slot], ranks[slot], sizes + starts[slot], orders + starts[slot], 0, 0,
-                    self.joined[slot],
+                    self.device_types[slot], self.device_indices[slot], self.joined[slot],
                 )
             else:
                 slot = -slot - 1
@@ -190,7 +191,7 @@ cdef class DelegateScratch:
         """Refuse what the next calls would have to copy, if copies are refused: everything has its address now."""
         for user, delegate in zip(self.users, self.calls):
             if isinstance(user, ForeignUser):
-                tensors = [native.tensor(index) for index in delegate.arguments]
+                tensors = [(native.tensor(index), native.device(index)) for index in delegate.arguments]
                 for argument, nbytes, why in user.misfits(tensors):
                     allow_copy(self._cause(delegate, argument, why), nbytes)
         return 0

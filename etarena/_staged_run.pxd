@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 from libcpp.vector cimport vector
 
 from etarena._binding cimport BoundShape, ShapeBinder
+from etarena._device_memory cimport DeviceMemory
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod, Stop
 from etarena._stages cimport StagePlanner
@@ -16,6 +17,7 @@ cdef class StagedRun:
     cdef NativeMethod native
     cdef OutputWriter writer
     cdef Arena arena
+    cdef DeviceMemory devices
     cdef tuple labels
     cdef size_t cache_limit             # bytes that the stages after one first stage may keep
     cdef BoundShape root                # of the call in progress

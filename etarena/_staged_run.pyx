@@ -7,6 +7,7 @@ from libc.string cimport memcpy, memmove
 from libcpp.vector cimport vector
 
 from etarena._binding cimport MOVE, SAVE, BoundShape, Move, ShapeBinder
+from etarena._device_memory cimport DeviceMemory
 from etarena._outputs cimport OutputWriter
 from etarena._runtime cimport NativeMethod, Probe, Stop
 from etarena._stages cimport StagePlanner
@@ -26,7 +27,7 @@ cdef class StagedRun:
 
     Parameters
     ----------
-    binder, native, writer, arena
+    binder, native, writer, arena, devices
         Of the method.
     labels
         Operator of each instruction, for messages.
@@ -36,12 +37,12 @@ cdef class StagedRun:
 
     def __cinit__(
         self, ShapeBinder binder not None, NativeMethod native not None, OutputWriter writer not None,
-        Arena arena not None, tuple labels not None, size_t cache_limit,
+        Arena arena not None, DeviceMemory devices not None, tuple labels not None, size_t cache_limit,
     ):
         cdef vector[Probe] probes
         section = binder.section
         self.binder, self.native, self.writer, self.arena = binder, native, writer, arena
-        self.labels, self.cache_limit = labels, cache_limit
+        self.devices, self.labels, self.cache_limit = devices, labels, cache_limit
         self.planner = StagePlanner(binder)
         for entry in section.discoveries:
             if entry.teller == Teller.STATE_LENGTH:
@@ -117,6 +118,7 @@ cdef class StagedRun:
         self.arena.ensure_activations_nogil(<size_t> bound.peak)
         self.move(bound)
         self.writer.appear(bound, self.native)
+        self.devices.appear(bound, addresses)
         for i in range(<int> bound.changed.size()):
             position = bound.changed[i]
             owner = self.binder.storage[position]

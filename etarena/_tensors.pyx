@@ -292,6 +292,8 @@ cdef bint overlaps(object tensor, object others):
 
 cdef tuple memory_range(object tensor):
     """Addresses from the first to one past the last byte of a strided tensor; strides are never negative in torch."""
+    if type(tensor) is ETensor and not (<ETensor> tensor).is_cpu():
+        return 0, 0
     if type(tensor) is ETensor:
         return tensor.address, tensor.address + (<ETensor> tensor).span()
     if tensor.numel() == 0:

@@ -15,6 +15,8 @@ from .allocator import plan
 from .allocator.errors import Error, ExportError, InputError, InputTypeError
 from .allocator.sizes import Opcode
 from .capture import Capture, capture_model, capture_program, first_lines
+from .device_arguments import placements
+from .device_placement import Placement
 from .lowering import Watch, lower
 from .oblivious import size_oblivious_tracing
 from .quiet import quiet
@@ -93,6 +95,9 @@ def export(
     partitioners: Sequence[Partitioner] | Mapping[str, Sequence[Partitioner]] = (),
     memory: str = "runtime",
     strict: bool = False,
+    input_devices: Any = None,
+    output_devices: Any = None,
+    copies: str = "insert",
 ) -> ExportedModel:
     """Export a model into a program file that runs at any size its own guards allow.
 
@@ -112,6 +117,15 @@ def export(
         When memory is planned: ``"runtime"``, once sizes are known.
     strict : bool, default False
         Trace the model with TorchDynamo instead of plain Python.
+    input_devices : mapping of str to device, optional
+        Where inputs are, by their names: a `Device`, its name (``"vulkan:0"``) or type. The CPU by default. With several
+        methods a mapping of method names to such mappings.
+    output_devices : device, sequence or mapping of int to device, optional
+        Where outputs are: one device for all, one for each (None for the CPU), or some by position. The CPU by default.
+        With several methods a mapping of method names.
+    copies : {"insert", "error"}
+        What to do where a value is wanted on another device than its own, for instance by an operator that runs on the
+        CPU: put a copy into the program, which every run counts, or refuse to export.
 
     Returns
     -------
@@ -127,9 +141,11 @@ def export(
     _check_memory(memory)
     methods = checked_methods(model, args, kwargs, dynamic_shapes)
     chosen = checked_partitioners(partitioners, methods)
+    several = isinstance(model, Mapping)
+    places = placements(methods, input_devices, output_devices, copies, several=several)
     with quiet():
         captures = {name: captured(name, *parts, strict=strict) for name, parts in methods.items()}
-        return lowered(captures, chosen)
+        return lowered(captures, chosen, places)
 
 
 def captured(name: str, program: Model, args: Any, kwargs: Any, dynamic_shapes: Any, *, strict: bool) -> Capture:
@@ -139,11 +155,14 @@ def captured(name: str, program: Model, args: Any, kwargs: Any, dynamic_shapes: 
 
 
 def lowered(
-    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], watch: Watch | None = None
+    captures: Mapping[str, Capture],
+    partitioners: Mapping[str, list[Partitioner]],
+    places: Mapping[str, Placement] | None = None,
+    watch: Watch | None = None,
 ) -> ExportedModel:
     """Make the program of what was traced; any failure becomes an ExportError. `watch` as in `lower`."""
     with _reported("the program", "lowered"), size_oblivious_tracing(), data_dependent_tracing():
-        return ExportedModel(*lower(captures, partitioners, watch))
+        return ExportedModel(*lower(captures, partitioners, places or {}, watch))
 
 
 def _capture(program: Model, args: Any, kwargs: Any, dynamic_shapes: Any, *, strict: bool) -> Capture:

@@ -12,6 +12,7 @@ from executorch.exir.pass_base import ExportPass, NodeMetadata, PassBase, PassRe
 from torch.fx import GraphModule, Node
 
 from .caches import CACHE_OPERATORS
+from .device_placement import TO_DEVICE
 from .ops import resize as _resize  # noqa: F401  (defines the operator)
 from .traced import fake_tensors
 
@@ -64,11 +65,11 @@ class ReplaceMissingKernels(PassBase):
 class MatchDimOrders(ExportPass):
     """Give every operator the default dim order except where a channels-last kernel is known to be right.
 
-    Kernels of pointwise operators and of our resizing take channels-last tensors if all operands are; a number or a vector of channels
-    beside an image is refused. Many other kernels (``flip``, ``view_copy``) read a channels-last tensor as if it were
-    contiguous, silently. Copies between dim orders are left alone, and so are delegates and what reads a growable cache
-    as it lies. What control flow takes and what its bodies return is in the default order, so that all branches and
-    rounds agree.
+    Kernels of pointwise operators and of our resizing take channels-last tensors if all operands are; a number or a
+    vector of channels beside an image is refused. Many other kernels (``flip``, ``view_copy``) read a channels-last
+    tensor as if it were contiguous, silently. Copies between dim orders are left alone, and so are delegates and what
+    reads a growable cache as it lies. What control flow takes and what its bodies return is in the default order, so
+    that all branches and rounds agree.
     """
 
     COPIES = frozenset(
@@ -77,6 +78,7 @@ class MatchDimOrders(ExportPass):
             exir_ops.edge.dim_order_ops._clone_dim_order.default,
             torch.ops.aten.sym_size.int,
             *CACHE_OPERATORS,
+            TO_DEVICE,
         }
     )
 

@@ -15,6 +15,7 @@ from .caches import ThreadCaches, check_chain
 from .capture import Capture
 from .conditions import conditions_of, limits_of
 from .constants import fold_permuted_constants
+from .device_placement import Placement, own_device_tags, place_on_devices
 from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
 from .empty_results import AllowNoElements
@@ -39,7 +40,10 @@ ANY_NUMBER = (-(2**63), 2**63 - 1)
 
 
 def lower(
-    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], watch: Watch | None = None
+    captures: Mapping[str, Capture],
+    partitioners: Mapping[str, list[Partitioner]],
+    placements: Mapping[str, Placement],
+    watch: Watch | None = None,
 ) -> tuple[bytes, dict[str, plan.Method]]:
     """Lower, emit and describe the captured methods as one program.
 
@@ -49,6 +53,8 @@ def lower(
         The methods.
     partitioners : mapping of str to list of Partitioner
         Those of each method.
+    placements : mapping of str to Placement
+        Devices of inputs and outputs, for methods that have some outside the CPU.
     watch : callable, optional
         Sees each method between partitioning and emission; must not change it.
 
@@ -64,12 +70,15 @@ def lower(
     ExportError
         If lowering loses a symbol, or a method cannot be planned.
     """
-    with keeping_symbols(), emitting_loops():
-        return _lower(captures, partitioners, watch)
+    with keeping_symbols(), emitting_loops(), own_device_tags():
+        return _lower(captures, partitioners, placements, watch)
 
 
 def _lower(
-    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], watch: Watch | None
+    captures: Mapping[str, Capture],
+    partitioners: Mapping[str, list[Partitioner]],
+    placements: Mapping[str, Placement],
+    watch: Watch | None,
 ) -> tuple[bytes, dict[str, plan.Method]]:
     for name, capture in captures.items():
         capture.program = with_own_resizing(capture.program, partitioners[name])
@@ -96,6 +105,8 @@ def _lower(
     for name in captures:
         fold_permuted_constants(edge.exported_program(name), states.start)
         copy_foreign_results(edge.exported_program(name))
+        placement = placements.get(name, Placement())
+        place_on_devices(edge.exported_program(name), placement, name, list(captures[name].input_sizes))
     sizes = {name: NamedSizes() for name in captures}
     config = ExecutorchBackendConfig(
         passes=[

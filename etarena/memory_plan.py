@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from .device.copies import Copy
 
-__all__ = ["MemoryPlan", "PlannedBuffer", "RunStats"]
+__all__ = ["DeviceBytes", "MemoryPlan", "PlannedBuffer", "RunStats"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,25 @@ class MemoryPlan:
 
 
 @dataclass(frozen=True)
+class DeviceBytes:
+    """What the activations of a run took on one device.
+
+    Attributes
+    ----------
+    device
+        Its name.
+    peak
+        Bytes of the method's region there.
+    lower_bound
+        Largest sum of bytes live at any instruction.
+    """
+
+    device: str
+    peak: int
+    lower_bound: int
+
+
+@dataclass(frozen=True)
 class RunStats:
     """Figures of the last run of a method.
 
@@ -123,6 +142,8 @@ class RunStats:
     state_bytes_written
         Bytes that the run wrote into states and mutated inputs: all of a fixed buffer that it changes, of a growable
         cache the new entries.
+    device_bytes
+        Of each other device than the CPU that the method uses.
     """
 
     arena_bytes: int
@@ -137,6 +158,7 @@ class RunStats:
     copies: tuple[Copy, ...] = field(default=())
     moved_bytes: int = 0
     state_bytes_written: int = 0
+    device_bytes: tuple[DeviceBytes, ...] = ()
 
     @property
     def bytes_copied(self) -> int:

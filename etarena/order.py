@@ -45,7 +45,7 @@ def preferred_order(section: plan.Method, examples: Sequence[int]) -> list[int]:
     planned = [
         position
         for position, value in enumerate(section.values)
-        if value.storage == position and value.kind == plan.Kind.ACTIVATION
+        if value.storage == position and value.is_planned
     ]
     sizes = []
     for position in planned:

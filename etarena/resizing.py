@@ -60,7 +60,7 @@ def _resized(
     scale_h, scale_w = scales or (None, None)
     shape = [*x.shape[:2], *target_size(x, size, scale_h, scale_w)]
     fixed = all(isinstance(length, int) for length in shape)
-    copied = mode == "bilinear" and list(map(expression, shape)) == list(map(expression, x.shape))
+    copied = mode in ("bilinear", "nearest") and list(map(expression, shape)) == list(map(expression, x.shape))
     if is_asked and (fixed or copied):
         return NotImplemented
     return x.clone() if copied else RESIZE(x, size, scale_h, scale_w, mode, align_corners)

@@ -14,6 +14,7 @@ from .allocator import plan
 from .allocator.errors import ExportError
 from .capture import Capture
 from .conditions import upper_bounds
+from .device_placement import CPU
 from .discoveries import TellingNodes, Told
 from .device.dtypes import ITEM_BYTES
 from .instructions import read_steps
@@ -324,6 +325,7 @@ def _describe(
     else:
         kind = plan.Kind.OUTPUT if owner in returned else plan.Kind.ACTIVATION
     first, last = lifetimes.life.get(owner, (0, 0)) if owner == index else (0, 0)
+    device = method.sizes.devices.get(method.name(owner), CPU)
     made = lifetimes.definition.get(index) if kind in (plan.Kind.OUTPUT, plan.Kind.ACTIVATION) else None
     return plan.Value(
         index=index,
@@ -336,6 +338,8 @@ def _describe(
         first=first,
         last=last,
         definition="" if made is None else method.steps[made].label,
+        device_type=int(device.type),
+        device_index=device.index,
     )
 
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ._runtime import NativeMethod
 from ._tensors import torch_view
 from .allocator.errors import Error, InputError, InputTypeError, ShapeError
+from .delegates.python_table import hold_leaked
 from .device.copies import Copy, allow_copy
 from .device.dtypes import ITEM_BYTES, dtype_name
 from .memory_plan import RunStats
 from .state import States
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import torch
 
@@ -57,13 +60,15 @@ class StockMethod:
         self.arena = program.arena
         self._program = program
         self.last_run: RunStats | None = None
+        self._turn = threading.Lock()
+        self._runner: int | None = None  # thread that is in a run
         self._load()
 
     def _load(self) -> None:
         planned, self._backends, _ = self._program.native.describe(self.name)
-        self._planned_bytes = sum(planned)
+        self._planned_bytes = sum(nbytes for nbytes, _, _ in planned)
         # Zeroed like ExecuTorch's own runtime does: a buffer that the file mutates starts at zero.
-        blocks = [self.arena.alloc(max(nbytes, 1)) for nbytes in planned]
+        blocks = [self.arena.alloc(max(nbytes, 1)) for nbytes, _, _ in planned]
         for block in blocks:
             ctypes.memset(block.address, 0, block.nbytes)
         self._native = NativeMethod(self._program.native, self.name, blocks)
@@ -107,6 +112,22 @@ class StockMethod:
         RuntimeFailure
             If an operator or delegate fails. The method can be called again.
         """
+        with self._turns():
+            return self._execute(inputs)
+
+    @contextmanager
+    def _turns(self) -> Iterator[None]:
+        """Callers wait for each other; a delegate that calls the method it belongs to would wait for ever."""
+        if self._runner == threading.get_ident():
+            raise Error(f"method {self.name!r} is running in this thread: a delegate of it cannot use it")
+        with self._turn:
+            self._runner = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._runner = None
+
+    def _execute(self, inputs: Sequence[Any]) -> list[Any]:
         if not isinstance(inputs, (list, tuple)):
             raise InputTypeError(f"inputs must be a list or tuple, got {type(inputs).__name__}")
         if len(inputs) != len(self._inputs):
@@ -116,8 +137,19 @@ class StockMethod:
         copies: list[Copy] = []
         held = [self._set_input(position, value, copies) for position, value in enumerate(inputs)]
         rooms = [self._set_output(position) for position in range(len(self._room))]
-        self._native.execute()
+        try:
+            self._native.execute()
+        except BaseException:
+            hold_leaked((self._native, rooms, held))
+            raise
         del held
+        for delegate in self._native.delegates:
+            for instruction, argument, nbytes, why in delegate.take_copies():
+                cause = (
+                    f"argument {argument} of delegate {delegate.backend!r} at instruction {instruction} does not meet "
+                    f"the delegate's requirement {why}"
+                )
+                copies.append(Copy(cause, nbytes))
         results = [self._result(position, room, copies) for position, room in enumerate(rooms)]
         output_bytes = sum(room.nbytes for room in rooms if room is not None)
         scratch = tuple(sorted(set(self._backends)))
@@ -190,5 +222,6 @@ class StockMethod:
 
     def trim(self) -> None:
         """Load the method anew, so that delegates give up memory that grew, and return unused pages of the arena."""
-        self._load()
+        with self._turns():
+            self._load()
         self.arena.trim()

@@ -15,6 +15,8 @@ from executorch.exir.tensor import TensorSpec
 from torch.export.exported_program import ExportGraphSignature
 from torch.fx import GraphModule, Node
 
+from .device.device import Device
+from .device_placement import DEVICE
 from .traced import Size, expression
 
 __all__ = ["LeaveUnplanned", "NamedSizes", "PlaceholderShapes", "graph_modules"]
@@ -22,9 +24,10 @@ __all__ = ["LeaveUnplanned", "NamedSizes", "PlaceholderShapes", "graph_modules"]
 
 @dataclass
 class NamedSizes:
-    """Sizes of every named tensor of one method, as numbers and expressions."""
+    """Sizes of every named tensor of one method, as numbers and expressions, and its device if not the CPU."""
 
     tensors: dict[str, list[Size]] = field(default_factory=dict)
+    devices: dict[str, Device] = field(default_factory=dict)
 
 
 def graph_modules(graph_module: GraphModule) -> Iterator[tuple[str, GraphModule]]:
@@ -132,7 +135,10 @@ class LeaveUnplanned(MemoryPlanningPass):
             if spec.extra_tensor_info is None:
                 own = name if len(made) == 1 else f"{name}.{position}"
                 spec.extra_tensor_info = ExtraTensorInfo(fully_qualified_name=self._unique(own))
-                self.sizes.tensors[spec.extra_tensor_info.fully_qualified_name] = list(map(expression, value.shape))
+                unique = spec.extra_tensor_info.fully_qualified_name
+                self.sizes.tensors[unique] = list(map(expression, value.shape))
+                if DEVICE in node.meta:
+                    self.sizes.devices[unique] = node.meta[DEVICE]
 
     def _unique(self, name: str) -> str:
         unique, n = name, 1

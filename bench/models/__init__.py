@@ -1,6 +1,6 @@
 """Small models of many families, each with its real structure, seeded weights and no bound on its sizes."""
 
-from . import audio, classification, decoders, dense, detection, experts, recurrent, structured, text
+from . import audio, breaks, classification, decoders, dense, detection, experts, recurrent, structured, text
 from .model import MODELS, Model, Recipe
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "Model",
     "Recipe",
     "audio",
+    "breaks",
     "classification",
     "decoders",
     "dense",

@@ -196,7 +196,14 @@ inline std::string call(Instance& self, int32_t instruction, const char** step) 
   for (uint32_t i = 0; i < count && i < self.wishes.size(); ++i) {
     const bool joined = place != nullptr && i < place->joined.size() && place->joined[i];
     const Misfit why = misfit(self.wishes[i], arguments[i], joined);
-    if (why == Misfit::Device) return "argument " + std::to_string(i) + " is on the CPU, which it does not take";
+    if (why == Misfit::Device) {
+      return "argument " + std::to_string(i) + " is on device type " + std::to_string(arguments[i].device.type) +
+             ", which it does not take";
+    }
+    if (why == Misfit::Fixed) {
+      return "argument " + std::to_string(i) + " lies on device type " + std::to_string(arguments[i].device.type) +
+             " in another layout or at another alignment than it wants";
+    }
     if (why == Misfit::None) continue;
     self.staged.push_back({i, why, arguments[i].data, arguments[i].nbytes, {}});
     room += staged_room(self.wishes[i], arguments[i]);

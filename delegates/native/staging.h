@@ -14,7 +14,8 @@ constexpr uint64_t kPage = 4096;                 // the plan itself can align bu
 constexpr uint64_t kMostScratch = 1ull << 46;    // bytes; more is a mistake
 constexpr uint64_t kMostAlignment = 1ull << 30;  // bytes
 
-enum class Misfit : uint8_t { None = 0, Alignment = 1, Size = 2, Pitch = 3, Device = 4 };
+// Device: the delegate does not take the tensor's; Fixed: on a device, where nothing is copied for a layout.
+enum class Misfit : uint8_t { None = 0, Alignment = 1, Size = 2, Pitch = 3, Device = 4, Fixed = 5 };
 
 struct Staged {
   uint32_t argument;
@@ -87,16 +88,26 @@ inline Misfit layout_misfit(const etarena_requirement& wish, const etarena_argum
 
 // Whether a copy may be needed, before the address is known. `joined`: the plan has aligned and sized the buffer.
 inline bool may_stage(const etarena_requirement& wish, const etarena_argument& argument, bool joined) {
-  if (argument.kind != ETARENA_TENSOR || argument.nbytes == 0) return false;
+  if (argument.kind != ETARENA_TENSOR || argument.nbytes == 0 || argument.device.type != 0) return false;
   if (layout_misfit(wish, argument) != Misfit::None) return true;
   const bool aligned = wish.alignment <= 1 || (joined && wish.alignment <= kPage);
   return !aligned || (!joined && wish.size_multiple > 1 && argument.nbytes % wish.size_multiple != 0);
+}
+
+// The data pointer of a tensor on a device is its resource, whose offset has the alignment.
+inline Misfit device_misfit(const etarena_requirement& wish, const etarena_argument& argument) {
+  const auto* const resource = static_cast<const etarena_resource*>(argument.data);
+  if (layout_misfit(wish, argument) != Misfit::None) return Misfit::Fixed;
+  if (resource == nullptr) return Misfit::None;
+  if (wish.alignment > 1 && resource->offset % wish.alignment != 0) return Misfit::Fixed;
+  return wish.size_multiple > 1 && resource->nbytes % wish.size_multiple != 0 ? Misfit::Fixed : Misfit::None;
 }
 
 inline Misfit misfit(const etarena_requirement& wish, const etarena_argument& argument, bool joined) {
   if (argument.kind != ETARENA_TENSOR) return Misfit::None;
   if (!takes(wish, argument.device)) return Misfit::Device;
   if (argument.nbytes == 0) return Misfit::None;
+  if (argument.device.type != 0) return device_misfit(wish, argument);
   if (layout_misfit(wish, argument) != Misfit::None) return Misfit::Pitch;
   if (wish.alignment > 1 && reinterpret_cast<uintptr_t>(argument.data) % wish.alignment != 0) return Misfit::Alignment;
   if (!joined && wish.size_multiple > 1 && argument.nbytes % wish.size_multiple != 0) return Misfit::Size;

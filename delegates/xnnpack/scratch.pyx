@@ -8,7 +8,7 @@ from etarena.delegates.contract cimport Argument, ScratchUser
 
 from etarena.allocator.errors import ArenaFullError, RuntimeFailure
 
-__all__ = ["Runtime", "begin_capture", "end_capture", "is_active"]
+__all__ = ["Runtime", "begin_capture", "end_capture", "held_by_others", "is_active"]
 
 cdef extern from "scratch.h" namespace "etarena::xnnpack" nogil:
     bint active()
@@ -18,6 +18,12 @@ cdef extern from "scratch.h" namespace "etarena::xnnpack" nogil:
     int c_measure "etarena::xnnpack::measure"(void* runtime, const vector[Shape]& shapes, size_t* nbytes)
     void c_leave "etarena::xnnpack::leave"(void* runtime)
     int c_place "etarena::xnnpack::place"(void* runtime, const vector[Shape]& shapes, char* address, size_t nbytes)
+
+cdef extern from "others.h" namespace "etarena::xnnpack" nogil:
+    cppclass Held:
+        size_t now
+        size_t most
+    Held c_held_by_others "etarena::xnnpack::held_by_others"()
 
 STATUS = {
     1: "uninitialized",
@@ -83,6 +89,19 @@ cdef class Runtime(ScratchUser):
 def is_active() -> bool:
     """Whether XNNPACK gets its scratch from us: not if its library was loaded before etarena's."""
     return active()
+
+
+def held_by_others() -> tuple[int, int]:
+    """Bytes of the workspaces that XNNPACK allocated itself, for runtimes that etarena does not plan.
+
+    Returns
+    -------
+    now, most : int
+        What it holds, and the most it held at once since this function was called last: while a workspace grows, the
+        old and the new one exist together.
+    """
+    cdef Held held = c_held_by_others()
+    return held.now, held.most
 
 
 def begin_capture() -> None:

@@ -15,8 +15,9 @@ bool register_kernels() noexcept {
     }
     static const Kernel kernels[] = {Kernel("etarena::append.out", append_out),
                                      Kernel("etarena::attention.out", attention_out),
-                                     Kernel("etarena::resize2d.out", resize2d_out)};
-    return executorch::runtime::register_kernels({kernels, 3}) == Error::Ok;
+                                     Kernel("etarena::resize2d.out", resize2d_out),
+                                     Kernel("etarena::to_device.out", to_device_out)};
+    return executorch::runtime::register_kernels({kernels, 4}) == Error::Ok;
   }();
   return done;
 }

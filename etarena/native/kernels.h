@@ -14,6 +14,8 @@ void append_out(executorch::runtime::KernelRuntimeContext& context, Stack stack)
 void attention_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);
 // etarena::resize2d.out(x, size, scale_h, scale_w, mode, align_corners, out)
 void resize2d_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);
+// etarena::to_device.out(x, type, index, out)
+void to_device_out(executorch::runtime::KernelRuntimeContext& context, Stack stack);
 
 // Registers all, once per process. False if ExecuTorch refuses.
 bool register_kernels() noexcept;

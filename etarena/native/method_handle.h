@@ -19,6 +19,7 @@
 #include "runtime_guard.h"
 #include "tensor_view.h"
 #include "told_numbers.h"
+#include "transfers.h"
 
 namespace etarena {
 
@@ -29,6 +30,8 @@ using executorch::runtime::etensor::TensorImpl;
 // What a file says of one method before it is loaded.
 struct MethodDescription {
   std::vector<int64_t> planned_bytes;  // sizes of the buffers planned ahead of time; empty when planned at run time
+  std::vector<int32_t> planned_types;  // of the device that each is on
+  std::vector<int32_t> planned_indices;
   std::vector<std::string> backends;
   size_t instructions = 0;
 };
@@ -69,8 +72,9 @@ class ProgramHandle {
         auto bytes = meta->memory_planned_buffer_size(i);
         auto device = meta->memory_planned_buffer_device(i);
         if (!bytes.ok() || !device.ok()) return Error::InvalidProgram;
-        if (device->type() != executorch::runtime::etensor::DeviceType::CPU) return Error::NotSupported;
         out->planned_bytes.push_back(*bytes);
+        out->planned_types.push_back(static_cast<int32_t>(device->type()));
+        out->planned_indices.push_back(static_cast<int32_t>(device->index()));
       }
       for (size_t i = 0; i < meta->num_backends(); ++i) {
         auto backend = meta->get_backend_name(i);
@@ -89,11 +93,14 @@ class ProgramHandle {
 class MethodHandle {
  public:
   using Buffers = std::vector<executorch::runtime::Span<uint8_t>>;
+  using Devices = std::vector<executorch::runtime::etensor::Device>;
 
-  // `buffers` is the memory planned ahead of time that the file asks for (none for methods planned at run time).
-  explicit MethodHandle(Buffers buffers)
+  // `buffers` is the memory planned ahead of time that the file asks for (none for methods planned at run time), and
+  // `devices` says where each is.
+  MethodHandle(Buffers buffers, Devices devices)
       : buffers_(std::move(buffers)),
-        planned_memory_({buffers_.data(), buffers_.size()}),
+        devices_(std::move(devices)),
+        planned_memory_({buffers_.data(), buffers_.size()}, {devices_.data(), devices_.size()}),
         memory_(&method_memory_, &planned_memory_, &temporary_memory_) {}
 
   bool load(ProgramHandle& program, const char* name, PlanPayload* payload, Failure* failure) {
@@ -171,7 +178,23 @@ class MethodHandle {
 
   bool execute(Failure* failure) {
     undo_moves();
+    const MakingTransfers making(&transfers_);
     return guarded(failure, [&] { return method_->execute(); });
+  }
+
+  // Who copies between devices from now on.
+  void use_transfers(const Transfers& transfers) { transfers_ = transfers; }
+  // Position of an attached value by its tensor; -1 for one that is not attached.
+  int slot_of(const void* impl) const {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].impl == impl) return static_cast<int>(i);
+    }
+    return -1;
+  }
+  // The device that an attached value is on; what reads its memory must know.
+  void set_device(size_t slot, int type, int index) {
+    slots_[slot].device = executorch::runtime::etensor::Device(
+        static_cast<executorch::runtime::etensor::DeviceType>(type), static_cast<int8_t>(index));
   }
 
   // Numbers that data tells, for runs in stages; slots and symbols were checked.
@@ -191,6 +214,7 @@ class MethodHandle {
   // Runs on until data tells a symbol another number than it had, or to the end.
   StopKind run_to_stop(Stop* stop, Failure* failure) {
     StopKind kind = StopKind::Failed;
+    const MakingTransfers making(&transfers_);
     const bool ok = guarded(failure, [&] {
       while (true) {
         const size_t at = next_instruction(*method_);
@@ -250,7 +274,9 @@ class MethodHandle {
                       static_cast<int32_t>(impl->dim()),
                       static_cast<int32_t>(impl->scalar_type()),
                       static_cast<int32_t>(impl->shape_dynamism()),
-                      impl->nbytes()};
+                      impl->nbytes(),
+                      static_cast<int32_t>(impl->device_type()),
+                      static_cast<int32_t>(impl->device_index())};
     return true;
   }
   int64_t int_value(size_t value) { return mutable_value(*method_, value).payload.copyable_union.as_int; }
@@ -314,6 +340,7 @@ class MethodHandle {
   }
 
   Buffers buffers_;
+  Devices devices_;
   executorch::extension::MallocMemoryAllocator method_memory_;
   executorch::extension::MallocMemoryAllocator temporary_memory_;
   executorch::runtime::HierarchicalAllocator planned_memory_;
@@ -321,6 +348,7 @@ class MethodHandle {
   std::vector<std::shared_ptr<Instance>> instances_;  // they outlive the method, which closes them
   std::optional<Method> method_;
   std::vector<Slot> slots_;
+  Transfers transfers_;
   ToldSymbols told_;
   bool asked_before_ = false;  // of the next instruction
   uint64_t steps_ = 0;         // of the run in progress

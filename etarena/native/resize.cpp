@@ -32,8 +32,11 @@ float step(int64_t source, int64_t result, bool align_corners, double scale) {
 
 // The cubic convolution kernel with a = -0.75 (Keys, Cubic convolution interpolation for digital image processing,
 // 1981), within one element of the centre and beyond.
-float near(float x) { return ((-0.75f + 2) * x - (-0.75f + 3)) * x * x + 1; }
-float far(float x) { return ((-0.75f * x + 5 * 0.75f) * x - 8 * 0.75f) * x + 4 * 0.75f; }
+double near(double x) { return ((-0.75 + 2) * x - (-0.75 + 3)) * x * x + 1; }
+double far(double x) { return ((-0.75 * x + 5 * 0.75) * x - 8 * 0.75) * x + 4 * 0.75; }
+
+// Where the middle of element `i` lies, rounded once, as by PyTorch where it is compiled for fused operations.
+float middle(float by, float i) { return static_cast<float>(static_cast<double>(by) * (i + 0.5f) - 0.5); }
 
 int64_t whole_part(float place, int64_t size) {
   const float last = static_cast<float>(size - 1);
@@ -70,7 +73,8 @@ INLINE void along_planes(const Taps& taps, const Item* __restrict source, Strip 
     const int32_t* __restrict right = index + taps.size;
     const float* __restrict right_weight = weight + taps.size;
     for (int64_t x = 0; x < strip.pixels; ++x) {
-      out[x] = weight[x] * static_cast<float>(source[index[x]]) + right_weight[x] * static_cast<float>(source[right[x]]);
+      out[x] =
+          weight[x] * static_cast<float>(source[index[x]]) + right_weight[x] * static_cast<float>(source[right[x]]);
     }
     return;
   }
@@ -88,7 +92,8 @@ INLINE void along_pixels(const Taps& taps, const Item* source, int64_t items, St
     const Item* __restrict const first = source + taps.index[x] * items;
     const Item* __restrict const second = source + taps.index[taps.size + x] * items;
     const float one = taps.weight[x], two = taps.weight[taps.size + x];
-    for (int64_t c = 0; c < items; ++c) to[c] = one * static_cast<float>(first[c]) + two * static_cast<float>(second[c]);
+    for (int64_t c = 0; c < items; ++c)
+      to[c] = one * static_cast<float>(first[c]) + two * static_cast<float>(second[c]);
     for (int tap = 2; tap < taps.count; ++tap) {
       const Item* __restrict const next = source + taps.index[tap * taps.size + x] * items;
       const float weight = taps.weight[tap * taps.size + x];
@@ -134,8 +139,7 @@ INLINE Item* destination(const Resize& job, const Part& part) {
 
 template <typename Item>
 INLINE const Item* origin(const Resize& job, const Part& part, int64_t row) {
-  return static_cast<const Item*>(job.source) +
-         (part.picture * job.source_height + row) * job.source_width * job.items;
+  return static_cast<const Item*>(job.source) + (part.picture * job.source_height + row) * job.source_width * job.items;
 }
 
 template <typename Item>
@@ -159,8 +163,10 @@ INLINE void interpolate(const Resize& job, int64_t begin, int64_t end) {
       float* const values = kept.values[slot].data();
       if (kept.row[slot] != needed[tap]) {
         const Item* const source = origin<Item>(job, part, needed[tap]);
-        if (job.items == 1) along_planes(job.columns, source, part.strip, values);
-        else along_pixels(job.columns, source, job.items, part.strip, values);
+        if (job.items == 1)
+          along_planes(job.columns, source, part.strip, values);
+        else
+          along_pixels(job.columns, source, job.items, part.strip, values);
         kept.row[slot] = needed[tap];
       }
       rows[tap] = values;
@@ -192,24 +198,28 @@ INLINE void pick(const Resize& job, int64_t begin, int64_t end) {
 }  // namespace
 
 Taps::Taps(Interpolation mode, int64_t source, int64_t result, bool align_corners, double scale)
-    : count(mode == Interpolation::kBicubic ? 4 : mode == Interpolation::kBilinear ? 2 : 1),
+    : count(mode == Interpolation::kBicubic    ? 4
+            : mode == Interpolation::kBilinear ? 2
+                                               : 1),
       size(result),
       index(static_cast<size_t>(count * result)),
       weight(static_cast<size_t>(count * result), 1.0f) {
   const float by = step(source, result, align_corners, scale);
   for (int64_t i = 0; i < result; ++i) {
     const float at = static_cast<float>(i);
-    float place = align_corners || mode == Interpolation::kNearest ? by * at : by * (at + 0.5f) - 0.5f;
+    float place = align_corners || mode == Interpolation::kNearest ? by * at : middle(by, at);
     if (mode != Interpolation::kBicubic) place = std::max(place, 0.0f);
     if (mode == Interpolation::kNearestExact) place = by * (at + 0.5f);
-    if (mode == Interpolation::kBilinear && source == result) place = at;
+    // As in PyTorch, whatever the scale: some ways keep pictures of the same size, or double each element.
+    if ((mode == Interpolation::kBilinear || mode == Interpolation::kNearest) && source == result) place = at;
+    if (mode == Interpolation::kNearest && 2 * source == result) place = at / 2;
     const int64_t first = whole_part(place, source);
     const float past = std::clamp(place - static_cast<float>(first), 0.0f, 1.0f);
     if (count == 4) {
-      const float weights[4] = {far(past + 1), near(past), near(1 - past), far(1 - past + 1)};
+      const double weights[4] = {far(1.0 + past), near(past), near(1.0 - past), far(2.0 - past)};
       for (int tap = 0; tap < 4; ++tap) {
         index[tap * size + i] = static_cast<int32_t>(std::clamp<int64_t>(first + tap - 1, 0, source - 1));
-        weight[tap * size + i] = weights[tap];
+        weight[tap * size + i] = static_cast<float>(weights[tap]);
       }
       continue;
     }

@@ -1,6 +1,4 @@
 // The operator etarena::resize2d: checks its arguments, then spreads the rows of the result over the threads.
-#include "resize.h"
-
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 #include <executorch/runtime/kernel/thread_parallel_interface.h>
 
@@ -8,6 +6,7 @@
 #include <string_view>
 
 #include "kernels.h"
+#include "resize.h"
 
 namespace executorch::extension {
 // In libexecutorch_threadpool.so, which is loaded before this module.
@@ -41,11 +40,16 @@ bool lie(const Tensor& one, const Tensor& other, const int (&order)[4]) {
 }
 
 bool known_mode(std::string_view name, Interpolation* mode) {
-  if (name == "nearest") *mode = Interpolation::kNearest;
-  else if (name == "nearest-exact") *mode = Interpolation::kNearestExact;
-  else if (name == "bilinear") *mode = Interpolation::kBilinear;
-  else if (name == "bicubic") *mode = Interpolation::kBicubic;
-  else return false;
+  if (name == "nearest")
+    *mode = Interpolation::kNearest;
+  else if (name == "nearest-exact")
+    *mode = Interpolation::kNearestExact;
+  else if (name == "bilinear")
+    *mode = Interpolation::kBilinear;
+  else if (name == "bicubic")
+    *mode = Interpolation::kBicubic;
+  else
+    return false;
   return true;
 }
 
@@ -85,13 +89,12 @@ void run(const Resize& job, int64_t pictures, ScalarType dtype) {
   const bool is_float = dtype == ScalarType::Float, copies = job.rows.count == 1;
   const int64_t per_part = std::min(job.pixels_per_strip(), job.columns.size) * job.items * job.rows.count;
   const int64_t grain = std::max<int64_t>(1, kWorthAThread / per_part);
-  executorch::extension::parallel_for(
-      0, pictures * job.parts_per_picture(), grain, [&](int64_t begin, int64_t end) {
-        if (copies) return is_float ? pick_4_bytes(job, begin, end) : pick_2_bytes(job, begin, end);
-        if (is_float) resize_float(job, begin, end);
-        if (dtype == ScalarType::Half) resize_half(job, begin, end);
-        if (dtype == ScalarType::BFloat16) resize_bfloat16(job, begin, end);
-      });
+  executorch::extension::parallel_for(0, pictures * job.parts_per_picture(), grain, [&](int64_t begin, int64_t end) {
+    if (copies) return is_float ? pick_4_bytes(job, begin, end) : pick_2_bytes(job, begin, end);
+    if (is_float) resize_float(job, begin, end);
+    if (dtype == ScalarType::Half) resize_half(job, begin, end);
+    if (dtype == ScalarType::BFloat16) resize_bfloat16(job, begin, end);
+  });
 }
 
 }  // namespace

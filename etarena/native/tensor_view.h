@@ -17,6 +17,8 @@ struct TensorView {
   int32_t dtype;
   int32_t dynamism;
   size_t nbytes;
+  int32_t device_type;  // 0: the CPU; otherwise `data` is nothing the CPU may read
+  int32_t device_index;
 };
 
 }  // namespace etarena

@@ -1,6 +1,7 @@
 """Resizing of pictures in every way of ``interpolate`` that weighs at most 4 x 4 pixels, as one operator.
 
-Exports put it in place of PyTorch's operators (`etarena.resizing`), for which the stock runtime has slow kernels or none.
+Exports put it in place of PyTorch's operators (`etarena.resizing`), for which the stock runtime has slow kernels or
+none.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,8 @@ def target_size(
     if size is not None:
         torch._check(len(size) == 2, lambda: f"size is [height, width], got {len(size)} numbers")
         return tuple(size)
-    torch._check(scale_h is not None and scale_w is not None, lambda: "neither a size nor two scales are given")
+    if scale_h is None or scale_w is None:
+        raise RuntimeError("neither a size nor two scales are given")
     scales = (x.shape[2], scale_h), (x.shape[3], scale_w)
     return tuple(old * int(by) if int(by) == by else torch.sym_int(old * by) for old, by in scales)
 

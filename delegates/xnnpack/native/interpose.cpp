@@ -9,15 +9,15 @@
 //
 // Only the workspace is scratch: operators keep other memory from reshape to reshape, which stays with malloc.
 
-#include <dlfcn.h>
-#include <link.h>
-
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 
+#include "library.h"
+#include "others.h"
 #include "scratch.h"
 #include "xnnpack_abi.h"
 
@@ -29,11 +29,16 @@ struct Runtime {
   std::vector<Shape> shapes;  // of the inputs, as XNNPACK was told last
   char* address = nullptr;
   size_t room = 0;
+  size_t wanted = 0;      // bytes of scratch for `shapes`
   bool reshaped = false;  // operators know `shapes`
+  bool measured = false;  // and `wanted` is theirs
   bool planned = false;   // and their scratch lies at `address`
+
+  void forget_plan() { measured = planned = false; }
 };
 
 std::mutex mutex;
+std::atomic<uint64_t> generation{1};  // of the map below: counts its changes
 std::unordered_map<void*, std::unique_ptr<Runtime>>& runtimes() {
   static auto* map = new std::unordered_map<void*, std::unique_ptr<Runtime>>;  // outlives every static destructor
   return *map;
@@ -42,37 +47,6 @@ std::unordered_map<void*, std::unique_ptr<Runtime>>& runtimes() {
 thread_local std::vector<void*>* captured = nullptr;
 thread_local std::vector<uint32_t>* subgraph_inputs = nullptr;
 thread_local size_t* refused = nullptr;  // set: an aligned allocation is the workspace, and only its size is wanted
-
-// ---- XNNPACK's own functions
-
-template <typename F>
-F real(const char* symbol) {
-  const char* path = nullptr;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* out) {
-        if (strstr(info->dlpi_name, "libexecutorch_backend_xnnpack")) *static_cast<const char**>(out) = info->dlpi_name;
-        return 0;
-      },
-      &path);
-  void* const library = path == nullptr ? nullptr : dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
-  return reinterpret_cast<F>(library == nullptr ? nullptr : dlsym(library, symbol));
-}
-
-using RuntimeFn = int (*)(void*);
-using ReshapeValueFn = int (*)(void*, uint32_t, size_t, const size_t*);
-
-int real_plan(void* runtime) {
-  static const auto function = real<RuntimeFn>("xnn_plan_memory");
-  return function(runtime);
-}
-int real_reshape(void* runtime) {
-  static const auto function = real<RuntimeFn>("xnn_reshape_runtime");
-  return function(runtime);
-}
-int real_reshape_value(void* runtime, uint32_t id, size_t rank, const size_t* dims) {
-  static const auto function = real<ReshapeValueFn>("xnn_reshape_external_value");
-  return function(runtime, id, rank, dims);
-}
 
 // ---- the allocator XNNPACK gets
 
@@ -85,34 +59,69 @@ void* aligned(void*, size_t alignment, size_t size) {
     return nullptr;
   }
   void* pointer = nullptr;
-  return posix_memalign(&pointer, alignment, size) == 0 ? pointer : nullptr;
+  if (posix_memalign(&pointer, alignment, size) != 0) return nullptr;
+  note_aligned(pointer, size);
+  return pointer;
 }
-const Allocator allocator = {nullptr, plain, again, release, aligned, release};
+void release_aligned(void*, void* pointer) {
+  drop_aligned(pointer);
+  free(pointer);
+}
+const Allocator allocator = {nullptr, plain, again, release, aligned, release_aligned};
 bool initialized = false;
 
 // ---- our runtimes
 
+// What is known of a runtime; nullptr if it is not ours. XNNPACK asks several times in a row for the same one, which
+// then needs neither the lock nor the map.
 Runtime* find(void* runtime) {
+  thread_local void* last = nullptr;
+  thread_local Runtime* answer = nullptr;
+  thread_local uint64_t seen = 0;
+  if (runtime == last && seen == generation.load(std::memory_order_acquire)) return answer;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = runtimes().find(runtime);
-  return found == runtimes().end() ? nullptr : found->second.get();
+  last = runtime;
+  answer = found == runtimes().end() ? nullptr : found->second.get();
+  seen = generation.load(std::memory_order_relaxed);
+  return answer;
+}
+
+void add(void* runtime, std::unique_ptr<Runtime> known) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  runtimes()[runtime] = std::move(known);
+  ++generation;
+}
+
+// Leaves the memory of a runtime to XNNPACK again, which must not free what is not its own.
+void remove(void* runtime) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto found = runtimes().find(runtime);
+  if (found == runtimes().end()) return;
+  found->second->workspace->data = nullptr;
+  found->second->workspace->size = 0;
+  runtimes().erase(found);
+  ++generation;
 }
 
 bool same(const Shape& shape, size_t rank, const size_t* dims) {
   return shape.dims.size() == rank && memcmp(shape.dims.data(), dims, rank * sizeof(size_t)) == 0;
 }
 
-void remember(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
-  for (Shape& shape : known->shapes) {
-    if (shape.id != id) continue;
-    if (!same(shape, rank, dims)) {
-      shape.dims.assign(dims, dims + rank);
-      known->reshaped = known->planned = false;
-    }
-    return;
+// Tells XNNPACK the sizes of an input unless it knows them.
+int reshape_value(void* runtime, Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
+  Shape* shape = nullptr;
+  for (Shape& one : known->shapes) {
+    if (one.id == id) shape = &one;
   }
-  known->shapes.push_back({id, {dims, dims + rank}});
-  known->reshaped = known->planned = false;
+  if (shape != nullptr && same(*shape, rank, dims)) return kSuccess;
+  const int status = real_reshape_value(runtime, id, rank, dims);
+  if (status != kSuccess) return status;
+  if (shape == nullptr) shape = &known->shapes.emplace_back(Shape{id, {}});
+  shape->dims.assign(dims, dims + rank);
+  known->reshaped = false;
+  known->forget_plan();
+  return kSuccess;
 }
 
 // Whether a new runtime has the layout that we write to.
@@ -142,58 +151,62 @@ void forget_sizes(void* runtime) {
 // Reshapes the operators unless they know the shapes. Memory is planned afterwards, by plan().
 int reshape(void* runtime, Runtime* known) {
   if (known->reshaped) return kSuccess;
-  known->planned = false;
+  known->forget_plan();
   forget_sizes(runtime);
   const int status = real_reshape(runtime);
   known->reshaped = status == kSuccess;
   return status;
 }
 
-// Bytes of scratch: plans once with an allocation that is refused. XNNPACK asks for none if it needs none.
-int needed(void* runtime, Runtime* known, size_t* nbytes) {
-  *nbytes = 0;
-  known->planned = false;
-  known->workspace->data = nullptr;
-  known->workspace->size = 0;
-  refused = nbytes;
+// Has XNNPACK plan in `room` bytes at `address`. If it wants more it asks for them, and is refused: `asked`.
+int plan_within(void* runtime, Runtime* known, char* address, size_t room, size_t* asked) {
+  *asked = 0;
+  known->workspace->data = address;
+  known->workspace->size = room;
+  refused = asked;
   const int status = real_plan(runtime);
   refused = nullptr;
-  return status == kOutOfMemory && *nbytes > 0 ? static_cast<int>(kSuccess) : status;
+  return status;
+}
+
+// Bytes of scratch: plans once with no room at all. XNNPACK asks for none if it needs none.
+int needed(void* runtime, Runtime* known, size_t* nbytes) {
+  if (!known->measured) {
+    known->planned = false;
+    const int status = plan_within(runtime, known, nullptr, 0, &known->wanted);
+    if (status != kSuccess && (status != kOutOfMemory || known->wanted == 0)) return status;
+    known->measured = true;
+  }
+  *nbytes = known->wanted;
+  return kSuccess;
 }
 
 int plan(void* runtime, Runtime* known) {
   if (known->planned) return kSuccess;
-  size_t nbytes = 0;
-  int status = needed(runtime, known, &nbytes);
-  if (status != kSuccess) return status;
-  if (nbytes > known->room) return kOutOfMemory;
-  if (nbytes > 0) {
-    known->workspace->data = known->address;
-    known->workspace->size = known->room;
-    status = real_plan(runtime);
-  }
+  size_t asked = 0;
+  const int status = plan_within(runtime, known, known->address, known->room, &asked);
   known->planned = status == kSuccess;
   return status;
 }
 
 int set_shapes(void* runtime, Runtime* known, const std::vector<Shape>& shapes) {
   for (const Shape& shape : shapes) {
-    const int status = real_reshape_value(runtime, shape.id, shape.dims.size(), shape.dims.data());
+    const int status = reshape_value(runtime, known, shape.id, shape.dims.size(), shape.dims.data());
     if (status != kSuccess) return status;
-    remember(known, shape.id, shape.dims.size(), shape.dims.data());
   }
   return kSuccess;
 }
 
 // A workspace of XNNPACK's making, if it is what we take it for.
 Workspace* make_workspace() {
+  static const auto create = real<int (*)(void**)>("xnn_create_workspace");
   void* made = nullptr;
-  if (real<int (*)(void**)>("xnn_create_workspace")(&made) != kSuccess) return nullptr;
+  if (create(&made) != kSuccess) return nullptr;
   auto* const workspace = static_cast<Workspace*>(made);
   const bool expected = workspace->data == nullptr && workspace->size == 0 && workspace->first_user == nullptr &&
                         workspace->ref_count == 1;
   if (expected) return workspace;
-  real<RuntimeFn>("xnn_release_workspace")(made);
+  release_workspace(made);
   return nullptr;
 }
 
@@ -232,14 +245,7 @@ std::vector<uint32_t> inputs_of(void* runtime) {
   return ids;
 }
 
-void leave(void* runtime) {
-  const std::lock_guard<std::mutex> lock(mutex);
-  const auto found = runtimes().find(runtime);
-  if (found == runtimes().end()) return;
-  found->second->workspace->data = nullptr;
-  found->second->workspace->size = 0;
-  runtimes().erase(found);
-}
+void leave(void* runtime) { remove(runtime); }
 
 int measure(void* runtime, const std::vector<Shape>& shapes, size_t* nbytes) {
   Runtime* const known = find(runtime);
@@ -296,7 +302,7 @@ INTERPOSED int xnn_define_quantized_tensor_value(void* subgraph, int datatype, i
 
 INTERPOSED int xnn_create_runtime_v4(void* subgraph, void* cache, void* workspace, void* threads, uint32_t flags,
                                      void** out) {
-  const auto create = real<int (*)(void*, void*, void*, void*, uint32_t, void**)>("xnn_create_runtime_v4");
+  static const auto create = real<int (*)(void*, void*, void*, void*, uint32_t, void**)>("xnn_create_runtime_v4");
   Workspace* const own = captured != nullptr && initialized ? make_workspace() : nullptr;
   const int status = create(subgraph, cache, own == nullptr ? workspace : own, threads, flags, out);
   const bool ours = own != nullptr && status == kSuccess && is_understood(*out, own, *subgraph_inputs);
@@ -304,34 +310,25 @@ INTERPOSED int xnn_create_runtime_v4(void* subgraph, void* cache, void* workspac
     auto known = std::make_unique<Runtime>();
     known->workspace = own;
     for (const uint32_t id : *subgraph_inputs) known->shapes.push_back({id, {}});
-    const std::lock_guard<std::mutex> lock(mutex);
-    runtimes()[*out] = std::move(known);
+    add(*out, std::move(known));
   }
   if (captured != nullptr) {
     if (status == kSuccess) captured->push_back(ours ? *out : nullptr);
     subgraph_inputs->clear();
   }
-  if (own != nullptr) real<RuntimeFn>("xnn_release_workspace")(own);  // the runtime keeps it
+  if (own != nullptr) release_workspace(own);  // the runtime keeps it
   return status;
 }
 
 INTERPOSED int xnn_delete_runtime(void* runtime) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex);
-    const auto found = runtimes().find(runtime);
-    if (found != runtimes().end()) {
-      found->second->workspace->data = nullptr;  // not XNNPACK's to free
-      runtimes().erase(found);
-    }
-  }
-  return real<RuntimeFn>("xnn_delete_runtime")(runtime);
+  remove(runtime);
+  static const auto function = real<RuntimeFn>("xnn_delete_runtime");
+  return function(runtime);
 }
 
 INTERPOSED int xnn_reshape_external_value(void* runtime, uint32_t id, size_t rank, const size_t* dims) {
-  const int status = real_reshape_value(runtime, id, rank, dims);
-  if (status != kSuccess) return status;
-  if (Runtime* const known = find(runtime)) remember(known, id, rank, dims);
-  return status;
+  Runtime* const known = find(runtime);
+  return known == nullptr ? real_reshape_value(runtime, id, rank, dims) : reshape_value(runtime, known, id, rank, dims);
 }
 
 INTERPOSED int xnn_reshape_runtime(void* runtime) {
@@ -342,6 +339,6 @@ INTERPOSED int xnn_reshape_runtime(void* runtime) {
 }
 
 INTERPOSED int xnn_plan_memory(void* runtime) {
-  return find(runtime) == nullptr ? real_plan(runtime)
+  return find(runtime) == nullptr ? plan_for_others(runtime)
                                   : static_cast<int>(kSuccess);  // plan() does it after the reshape
 }

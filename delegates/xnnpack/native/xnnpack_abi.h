@@ -12,7 +12,6 @@ enum Status : int { kSuccess = 0, kInvalidState = 3, kOutOfMemory = 6 };
 
 constexpr uint32_t kExternalInput = 1;
 constexpr size_t kMaxDims = 6;
-constexpr size_t kAlignment = 64;
 
 struct Allocator {
   void* context;

@@ -1,0 +1,83 @@
+"""The part of a device's memory that the activations of one running method take, as the arena's activation region."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from ..allocator.errors import DeviceError
+from .registry import device_heap
+
+if TYPE_CHECKING:
+    from ..allocator.arena import Arena
+    from .device import Device
+    from .resource import Resource
+
+__all__ = ["DeviceRegion", "region_of"]
+
+
+class DeviceRegion:
+    """Memory of one device for the methods of one arena, which run in turns: it costs the largest plan, not the sum.
+
+    Parameters
+    ----------
+    device
+        Whose memory.
+
+    Attributes
+    ----------
+    heap
+        Where the memory comes from; stays the same if another allocator is registered later.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.heap = device_heap(device)
+        self._block: Resource | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now."""
+        return 0 if self._block is None else self._block.nbytes
+
+    def ensure(self, nbytes: int) -> Resource:
+        """Memory of at least so many bytes; what was in it is lost when it grows.
+
+        Raises
+        ------
+        ArenaFullError, DeviceError
+            The device has no room.
+        """
+        if self._block is None or self._block.nbytes < nbytes:
+            self._block = None  # first: old and new need not fit together
+            self._block = self.heap.allocate(nbytes, self.heap.capabilities.alignment)
+        return self._block
+
+    def trim(self) -> None:
+        """Give the memory back."""
+        self._block = None
+        self.heap.trim()
+
+
+_regions: WeakKeyDictionary[Arena, dict[Device, DeviceRegion]] = WeakKeyDictionary()
+
+
+def region_of(arena: Arena, device: Device) -> DeviceRegion:
+    """The region that the methods of an arena share on a device.
+
+    It is another one after another allocator was registered, and stays after the allocator was unregistered.
+
+    Raises
+    ------
+    DeviceError
+        No allocator was ever registered for the device.
+    """
+    regions = _regions.setdefault(arena, {})
+    found = regions.get(device)
+    try:
+        if found is None or found.heap is not device_heap(device):
+            found = regions[device] = DeviceRegion(device)
+    except DeviceError:
+        if found is None:
+            raise
+    return found

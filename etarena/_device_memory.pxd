@@ -1,0 +1,31 @@
+"""Memory of a method's values on other devices than the CPU."""
+
+from libcpp.vector cimport vector
+
+from etarena._binding cimport BoundShape, ShapeBinder
+from etarena._runtime cimport NativeMethod
+
+
+cdef class DeviceMemory:
+    cdef object section
+    cdef ShapeBinder binder
+    cdef NativeMethod native
+    cdef readonly bint is_used           # some value is on a device
+    cdef list regions                    # (DeviceRegion, positions of the owners that lie in it)
+    cdef vector[int] results             # owners that are outputs
+    cdef vector[int] alone               # owners with memory of their own, in methods whose sizes data tells
+    cdef dict held                       # owner -> Resource, of the call in progress or of the last rebind
+    cdef dict given                      # owner -> ETensor of the caller to write into, of the call in progress
+    cdef list inputs_held                # Resource of each input on a device, of the call in progress
+    cdef readonly list copies            # of the run in progress
+    cdef object error                    # what a copy of the run in progress raised
+
+    cdef int tag(self) except -1
+    cdef int rebind(self, BoundShape bound, vector[char*]& addresses) except -1
+    cdef int begin(self, BoundShape bound, vector[char*]& addresses) except -1
+    cdef int appear(self, BoundShape bound, vector[char*]& addresses) except -1
+    cdef int put(self, int owner, object resource, vector[char*]& addresses) except -1
+    cdef object allocate(self, int owner, BoundShape bound)
+    cdef int plan(self, BoundShape bound) except -1
+    cdef object result(self, int position, BoundShape bound)
+    cdef int forget(self) except -1
