@@ -200,7 +200,7 @@ class Device(DeviceMemory):
         if not 0 <= queue_family_index < families:
             raise DeviceError(f"queue_family_index {queue_family_index}: {info.name} has {families} families")
         enabled = Enabled(extensions, features, adopted=True)
-        require_known(enabled, info)
+        require_known(enabled, info, version)
         core = DeviceCore(
             core_instance,
             physical,
@@ -367,9 +367,10 @@ class Device(DeviceMemory):
             self._enabled.require_feature(TIMELINE, "a timeline semaphore")
 
 
-def require_known(enabled: Enabled, info: DeviceInfo) -> None:
-    """Refuse names that the device cannot have enabled."""
+def require_known(enabled: Enabled, info: DeviceInfo, version: int) -> None:
+    """Refuse names that the device cannot have enabled. Before version 1.2 not all features can be asked for."""
     for name in enabled.extensions - info.extensions:
         raise MissingFeatureError(f"{name!r} cannot be enabled: {info.name} does not have this extension")
-    for name in enabled.features & frozenset(feature_names()) - info.features:
+    known = frozenset(feature_names()) if version >= packed_version((1, 2)) else frozenset()
+    for name in enabled.features & known - info.features:
         raise MissingFeatureError(f"{name!r} cannot be enabled: {info.name} does not have this feature")

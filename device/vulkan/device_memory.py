@@ -128,6 +128,7 @@ class DeviceMemory:
             raise DeviceError(f"{nbytes} bytes at 0x{start:x}: this device imports multiples of {step} bytes at such")
         self._require_size(nbytes)
         require_mapped(start, nbytes)
+        types = host_pointer_types(self.core, start)
         buffer = Buffer(self.core, nbytes, usage, external=HOST_ALLOCATION)
         size, _, bits = buffer.requirements
         if size > nbytes:
@@ -135,7 +136,7 @@ class DeviceMemory:
         self._bind(
             buffer,
             nbytes,
-            bits & host_pointer_types(self.core, start),
+            bits & types,
             0,
             HOST_VISIBLE,
             0,

@@ -63,6 +63,14 @@ class Context {
     return result;
   }
 
+  // A function that only an extension gives: applications may say that one is enabled which is not.
+  template <class Function>
+  Function extension(Function function, const char* name) const {
+    if (function == nullptr)
+      throw Missing(std::string("the VkDevice has no ") + name + ": it was made without the extension that gives it");
+    return function;
+  }
+
   // Lets the call of this name fail with `result` once, after `after` calls that succeed. For tests.
   void inject(const std::string& name, int result, uint64_t after) {
     std::lock_guard<std::mutex> guard(mutex_);

@@ -9,44 +9,41 @@
 #error "these Vulkan headers are older than version 1.2: install a newer libvulkan-dev"
 #endif
 
+// clang-format off
 #define ETVK_GLOBAL_FUNCTIONS(F) \
-  F(CreateInstance)              \
-  F(EnumerateInstanceLayerProperties) F(EnumerateInstanceExtensionProperties) F(EnumerateInstanceVersion)
+  F(CreateInstance) F(EnumerateInstanceLayerProperties) F(EnumerateInstanceExtensionProperties) \
+  F(EnumerateInstanceVersion)
 
-#define ETVK_INSTANCE_FUNCTIONS(F)             \
-  F(DestroyInstance)                           \
-  F(EnumeratePhysicalDevices)                  \
-  F(GetPhysicalDeviceProperties2)              \
-  F(GetPhysicalDeviceFeatures2)                \
-  F(GetPhysicalDeviceMemoryProperties)         \
-  F(GetPhysicalDeviceQueueFamilyProperties)    \
-  F(GetPhysicalDeviceExternalBufferProperties) \
-  F(EnumerateDeviceExtensionProperties)        \
-  F(CreateDevice)                              \
-  F(GetDeviceProcAddr)
+#define ETVK_INSTANCE_FUNCTIONS(F) \
+  F(DestroyInstance) F(EnumeratePhysicalDevices) F(GetPhysicalDeviceProperties2) \
+  F(GetPhysicalDeviceFeatures2) F(GetPhysicalDeviceMemoryProperties) \
+  F(GetPhysicalDeviceQueueFamilyProperties) F(GetPhysicalDeviceExternalBufferProperties) \
+  F(EnumerateDeviceExtensionProperties) F(CreateDevice) F(GetDeviceProcAddr)
+// clang-format on
 
 // Null where the extension is not enabled.
-#define ETVK_INSTANCE_EXTENSIONS(F) F(CreateDebugUtilsMessengerEXT) F(DestroyDebugUtilsMessengerEXT)
+// clang-format off
+#define ETVK_INSTANCE_EXTENSIONS(F) \
+  F(CreateDebugUtilsMessengerEXT) F(DestroyDebugUtilsMessengerEXT)
 
-#define ETVK_DEVICE_FUNCTIONS(F)                                                                                     \
-  F(DestroyDevice)                                                                                                   \
-  F(GetDeviceQueue)                                                                                                  \
-  F(QueueSubmit)                                                                                                     \
-  F(AllocateMemory) F(FreeMemory) F(MapMemory) F(UnmapMemory) F(FlushMappedMemoryRanges)                             \
-      F(InvalidateMappedMemoryRanges) F(CreateBuffer) F(DestroyBuffer) F(GetBufferMemoryRequirements)                \
-          F(BindBufferMemory) F(CreateImage) F(DestroyImage) F(GetImageMemoryRequirements) F(BindImageMemory)        \
-              F(CreateImageView) F(DestroyImageView) F(CreateFence) F(DestroyFence) F(ResetFences) F(GetFenceStatus) \
-                  F(WaitForFences) F(CreateSemaphore) F(DestroySemaphore) F(CreateQueryPool) F(DestroyQueryPool)     \
-                      F(GetQueryPoolResults) F(CreateCommandPool) F(DestroyCommandPool) F(ResetCommandPool)          \
-                          F(AllocateCommandBuffers) F(BeginCommandBuffer) F(EndCommandBuffer) F(CmdPipelineBarrier)  \
-                              F(CmdCopyBuffer) F(CmdFillBuffer) F(CmdCopyImage) F(CmdCopyBufferToImage)              \
-                                  F(CmdCopyImageToBuffer) F(CmdResetQueryPool) F(CmdWriteTimestamp)
+#define ETVK_DEVICE_FUNCTIONS(F) \
+  F(DestroyDevice) F(GetDeviceQueue) F(QueueSubmit) F(AllocateMemory) F(FreeMemory) F(MapMemory) \
+  F(UnmapMemory) F(FlushMappedMemoryRanges) F(InvalidateMappedMemoryRanges) F(CreateBuffer) \
+  F(DestroyBuffer) F(GetBufferMemoryRequirements) F(BindBufferMemory) F(CreateImage) F(DestroyImage) \
+  F(GetImageMemoryRequirements) F(BindImageMemory) F(CreateImageView) F(DestroyImageView) F(CreateFence) \
+  F(DestroyFence) F(ResetFences) F(GetFenceStatus) F(WaitForFences) F(CreateSemaphore) F(DestroySemaphore) \
+  F(CreateQueryPool) F(DestroyQueryPool) F(GetQueryPoolResults) F(CreateCommandPool) F(DestroyCommandPool) \
+  F(ResetCommandPool) F(AllocateCommandBuffers) F(BeginCommandBuffer) F(EndCommandBuffer) \
+  F(CmdPipelineBarrier) F(CmdCopyBuffer) F(CmdFillBuffer) F(CmdCopyImage) F(CmdCopyBufferToImage) \
+  F(CmdCopyImageToBuffer) F(CmdResetQueryPool) F(CmdWriteTimestamp)
+// clang-format on
 
 // Null where neither the version nor an extension gives them.
-#define ETVK_DEVICE_EXTENSIONS(F)      \
-  F(GetMemoryHostPointerPropertiesEXT) \
-  F(GetMemoryFdKHR)                    \
-  F(GetMemoryFdPropertiesKHR) F(GetSemaphoreCounterValueKHR) F(WaitSemaphoresKHR) F(SignalSemaphoreKHR)
+// clang-format off
+#define ETVK_DEVICE_EXTENSIONS(F) \
+  F(GetMemoryHostPointerPropertiesEXT) F(GetMemoryFdKHR) F(GetMemoryFdPropertiesKHR) \
+  F(GetSemaphoreCounterValueKHR) F(WaitSemaphoresKHR) F(SignalSemaphoreKHR)
+// clang-format on
 
 namespace etvk {
 

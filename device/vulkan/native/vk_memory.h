@@ -149,7 +149,8 @@ class Memory : public Owned<VkDeviceMemory, kMemory, &DeviceFunctions::FreeMemor
     info.memory = handle_;
     info.handleType = static_cast<VkExternalMemoryHandleTypeFlagBits>(type);
     int fd = -1;
-    context_->run("vkGetMemoryFdKHR", [&] { return context_->fn.GetMemoryFdKHR(context_->device(), &info, &fd); });
+    const auto get = context_->extension(context_->fn.GetMemoryFdKHR, "vkGetMemoryFdKHR");
+    context_->run("vkGetMemoryFdKHR", [&] { return get(context_->device(), &info, &fd); });
     return fd;
   }
 
@@ -211,10 +212,11 @@ class Memory : public Owned<VkDeviceMemory, kMemory, &DeviceFunctions::FreeMemor
 inline uint32_t host_pointer_types(Context& context, uint64_t address) {
   VkMemoryHostPointerPropertiesEXT found = {};
   found.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT;
+  const auto get =
+      context.extension(context.fn.GetMemoryHostPointerPropertiesEXT, "vkGetMemoryHostPointerPropertiesEXT");
   context.run("vkGetMemoryHostPointerPropertiesEXT", [&] {
-    return context.fn.GetMemoryHostPointerPropertiesEXT(context.device(),
-                                                        VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT,
-                                                        reinterpret_cast<const void*>(address), &found);
+    return get(context.device(), VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT,
+               reinterpret_cast<const void*>(address), &found);
   });
   return found.memoryTypeBits;
 }

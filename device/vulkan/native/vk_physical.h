@@ -13,20 +13,18 @@
 namespace etvk {
 
 // The features that etarena knows, by the struct that holds them. Applications name them as Vulkan does.
-#define ETVK_FEATURES_10(F)                                                                  \
-  F(robustBufferAccess)                                                                      \
-  F(shaderFloat64)                                                                           \
-  F(shaderInt64)                                                                             \
-  F(shaderInt16) F(shaderStorageImageExtendedFormats) F(shaderStorageImageReadWithoutFormat) \
-      F(shaderStorageImageWriteWithoutFormat)
+// clang-format off
+#define ETVK_FEATURES_10(F) \
+  F(robustBufferAccess) F(shaderFloat64) F(shaderInt64) F(shaderInt16) F(shaderStorageImageExtendedFormats) \
+  F(shaderStorageImageReadWithoutFormat) F(shaderStorageImageWriteWithoutFormat)
 #define ETVK_FEATURES_11(F) \
-  F(storageBuffer16BitAccess) F(uniformAndStorageBuffer16BitAccess) F(storagePushConstant16) F(variablePointers)
-#define ETVK_FEATURES_12(F)                                                                                       \
-  F(storageBuffer8BitAccess)                                                                                      \
-  F(uniformAndStorageBuffer8BitAccess)                                                                            \
-  F(storagePushConstant8)                                                                                         \
-  F(shaderFloat16) F(shaderInt8) F(timelineSemaphore) F(hostQueryReset) F(scalarBlockLayout) F(vulkanMemoryModel) \
-      F(vulkanMemoryModelDeviceScope) F(bufferDeviceAddress)
+  F(storageBuffer16BitAccess) F(uniformAndStorageBuffer16BitAccess) F(storagePushConstant16) \
+  F(variablePointers)
+#define ETVK_FEATURES_12(F) \
+  F(storageBuffer8BitAccess) F(uniformAndStorageBuffer8BitAccess) F(storagePushConstant8) F(shaderFloat16) \
+  F(shaderInt8) F(timelineSemaphore) F(hostQueryReset) F(scalarBlockLayout) F(vulkanMemoryModel) \
+  F(vulkanMemoryModelDeviceScope) F(bufferDeviceAddress)
+// clang-format on
 
 // The structs a device is asked about, and created with.
 struct Features {

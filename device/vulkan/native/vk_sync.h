@@ -46,8 +46,10 @@ class Semaphore : public Owned<VkSemaphore, kSemaphore, &DeviceFunctions::Destro
   // Timeline semaphores only:
   uint64_t value() {
     uint64_t value = 0;
-    context_->run("vkGetSemaphoreCounterValue",
-                  [&] { return context_->fn.GetSemaphoreCounterValueKHR(context_->device(), handle_, &value); });
+    context_->run("vkGetSemaphoreCounterValue", [&] {
+      return extension_function(&DeviceFunctions::GetSemaphoreCounterValueKHR, "vkGetSemaphoreCounterValue")(
+          context_->device(), handle_, &value);
+    });
     return value;
   }
   bool wait(uint64_t value, uint64_t timeout) {
@@ -57,7 +59,8 @@ class Semaphore : public Owned<VkSemaphore, kSemaphore, &DeviceFunctions::Destro
     info.pSemaphores = &handle_;
     info.pValues = &value;
     return context_->run("vkWaitSemaphores", [&] {
-      return context_->fn.WaitSemaphoresKHR(context_->device(), &info, timeout);
+      return extension_function(&DeviceFunctions::WaitSemaphoresKHR, "vkWaitSemaphores")(context_->device(), &info,
+                                                                                         timeout);
     }) == VK_SUCCESS;
   }
   void signal(uint64_t value) {
@@ -65,10 +68,16 @@ class Semaphore : public Owned<VkSemaphore, kSemaphore, &DeviceFunctions::Destro
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO;
     info.semaphore = handle_;
     info.value = value;
-    context_->run("vkSignalSemaphore", [&] { return context_->fn.SignalSemaphoreKHR(context_->device(), &info); });
+    context_->run("vkSignalSemaphore", [&] {
+      return extension_function(&DeviceFunctions::SignalSemaphoreKHR, "vkSignalSemaphore")(context_->device(), &info);
+    });
   }
 
  private:
+  template <class Function>
+  Function extension_function(Function DeviceFunctions::* member, const char* name) const {
+    return context_->extension(context_->fn.*member, name);
+  }
   static VkSemaphore create(Context& context, bool timeline, uint64_t value) {
     VkSemaphoreTypeCreateInfo type = {};
     type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;

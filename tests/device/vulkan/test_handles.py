@@ -1,6 +1,7 @@
 """The application's own device, made with the vulkan package, and handles that are wrong."""
 
 import ctypes
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -153,6 +154,16 @@ def test_what_the_application_enabled_works(rich: Application) -> None:
             semaphore.signal(5)
             assert semaphore.value == 5
         vk.vkDestroySemaphore(rich.device, made, None)
+
+
+def test_extensions_that_are_not_enabled_after_all(plain: Application) -> None:
+    told = plain.handles(extensions=["VK_EXT_external_memory_host"], api_version=(1, 1), features=["timelineSemaphore"])
+    pages = mmap.mmap(-1, 1 << 16)
+    address = ctypes.addressof(ctypes.c_ubyte.from_buffer(pages))
+    with vulkan.Device.from_handles(**told) as device:
+        with pytest.raises(vulkan.MissingFeatureError, match="no vkGetMemoryHostPointerPropertiesEXT"):
+            device.import_host(address, 1 << 16, owner=pages)
+        assert device.live_objects == {}
 
 
 def test_a_lock_of_the_application_is_held(plain: Application) -> None:
