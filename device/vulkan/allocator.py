@@ -117,7 +117,7 @@ class VulkanAllocator(DeviceAllocator):
             self._device(index).wait_idle()
         address = buffer.memory.map()
         buffer.memory.invalidate()
-        return address + resource.offset
+        return address + buffer.memory_offset + resource.offset
 
     def unmap(self, index: int, resource: Resource) -> None:
         """Let the device see what the CPU wrote."""

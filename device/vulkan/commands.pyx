@@ -177,6 +177,8 @@ cdef class Commands(DeviceObject):
     cdef int keep(self, DeviceObject what) except -1:
         if what.core is not self.core:
             raise DeviceError(f"a {type(what).__name__} of another Vulkan device was given")
+        if isinstance(what, (Buffer, Image)) and what.memory is None and not what.adopted:
+            raise DeviceError(f"this Vulkan {type(what).__name__} has no memory: bind it first")
         guard = getattr(what, "guard", None)
         if guard is not None:
             guard.check()
@@ -208,6 +210,7 @@ def submit(Commands commands not None, wait, signal, Fence fence not None) -> No
     cdef DeviceCore core = commands.core
     cdef vector[vk.Point] before = points(core, wait)
     cdef vector[vk.Point] after = points(core, signal)
+    cdef Semaphore semaphore
     cdef uint64_t number, done
     commands.require_open()
     fence.require_open()
@@ -215,9 +218,14 @@ def submit(Commands commands not None, wait, signal, Fence fence not None) -> No
         raise DeviceError("these commands are still being recorded: call end first")
     for guard in commands.guards:
         guard.check()
+    require_binary_order(wait, signal)
     number, done = commands.c_obj.get().commands(), fence.c_obj.get().number()
     with nogil:
         core.queue.get().submit(number, before, after, done)
+    for semaphore, _ in wait:
+        semaphore.signal_due = False
+    for semaphore, _ in signal:
+        semaphore.signal_due = not semaphore.timeline
 
 
 cdef vector[vk.Point] points(DeviceCore core, pairs) except *:
@@ -232,6 +240,19 @@ cdef vector[vk.Point] points(DeviceCore core, pairs) except *:
         point.value = value
         out.push_back(point)
     return out
+
+
+cdef int require_binary_order(wait, signal) except -1:
+    """Refuse binary semaphores that would never be signalled, or twice. Of the application's nothing is known."""
+    cdef Semaphore semaphore
+    for semaphore, _ in wait:
+        if not semaphore.timeline and not semaphore.adopted and not semaphore.signal_due:
+            raise DeviceError("nothing submitted signals this binary semaphore: the device would wait for ever")
+    waited = [semaphore for semaphore, _ in wait]
+    for semaphore, _ in signal:
+        if semaphore.signal_due and semaphore not in waited:
+            raise DeviceError("this binary semaphore is signalled already: wait for it first")
+    return 0
 
 
 cdef int require_range(Buffer buffer, uint64_t offset, nbytes, uint32_t usage, str name) except -1:

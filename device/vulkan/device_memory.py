@@ -24,6 +24,7 @@ __all__ = ["BUFFER_USAGE", "IMAGE_USAGE", "DeviceMemory"]
 
 BUFFER_USAGE = 0x1 | 0x2 | 0x20  # TRANSFER_SRC, TRANSFER_DST, STORAGE_BUFFER
 IMAGE_USAGE = 0x1 | 0x2 | 0x4 | 0x8  # TRANSFER_SRC, TRANSFER_DST, SAMPLED, STORAGE
+STORAGE_IMAGE = 0x8
 OPAQUE_FD, HOST_ALLOCATION = 0x1, 0x80  # VkExternalMemoryHandleTypeFlagBits
 EXPORTABLE, IMPORTABLE = 2, 4  # VkExternalMemoryFeatureFlagBits
 
@@ -75,7 +76,7 @@ class DeviceMemory:
         self._bind(buffer, size, bits, required, preferred, avoided, export_types=OPAQUE_FD if export else 0)
         return buffer
 
-    def image(self, width: int, height: int, format: str | int, *, depth: int = 1, usage: int = IMAGE_USAGE) -> Image:
+    def image(self, width: int, height: int, format: str | int, *, depth: int = 1, usage: int | None = None) -> Image:
         """Make an image in the device's memory, with one level and one layer; its layout is UNDEFINED.
 
         Parameters
@@ -85,16 +86,18 @@ class DeviceMemory:
         format
             A name such as ``"rgba8"`` or a VkFormat, of those in `FORMATS`.
         usage
-            VkImageUsageFlags; by default for copies, sampling, and storage.
+            VkImageUsageFlags; by default for copies, sampling and, unless it is sRGB, storage.
 
         Raises
         ------
         OutOfMemoryError
             The device has no room.
         DeviceError
-            An unknown format, or an extent beyond the device's limits.
+            An unknown format, or an extent or usage that the device does not have for it.
         """
         shape: Format = format_of(format)
+        if usage is None:
+            usage = IMAGE_USAGE & ~STORAGE_IMAGE if shape.srgb else IMAGE_USAGE
         largest = self.info.limits["maxImageDimension3D" if depth > 1 else "maxImageDimension2D"]
         if not 0 < min(width, height, depth) <= max(width, height, depth) <= largest:
             raise DeviceError(f"an image of {width} x {height} x {depth} texels: each must be 1 to {largest}")

@@ -19,8 +19,10 @@ cdef class Buffer(DeviceObject):
     cdef unique_ptr[vk.Buffer] c_obj
     cdef readonly uint64_t nbytes
     cdef readonly uint32_t usage
-    cdef readonly Memory memory             # None: the application's
+    cdef readonly Memory memory             # None: the application's, or not bound
+    cdef readonly uint64_t memory_offset    # where in it
     cdef object memory_lease
+    cdef readonly bint adopted
     cdef public object guard                # None, or has check(): whether the memory may be used now
 
 
@@ -29,5 +31,6 @@ cdef class Image(DeviceObject):
     cdef unique_ptr[vk.ImageView] c_view
     cdef readonly uint32_t width, height, depth, format, usage
     cdef public uint32_t layout             # in which the last recorded work leaves it
-    cdef readonly Memory memory             # None: the application's
+    cdef readonly Memory memory             # None: the application's, or not bound
     cdef object memory_lease
+    cdef readonly bint adopted

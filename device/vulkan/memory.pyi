@@ -41,6 +41,8 @@ class Buffer(DeviceObject):
     nbytes: int
     usage: int
     memory: Any
+    memory_offset: int
+    adopted: bool
     guard: Any
     def __new__(cls, core: DeviceCore, nbytes: int, usage: int, *, external: int = 0, handle: int = 0) -> Self: ...
     @property
@@ -59,6 +61,7 @@ class Image(DeviceObject):
     usage: int
     layout: int
     memory: Any
+    adopted: bool
     def __new__(
         cls,
         core: DeviceCore,

@@ -13,6 +13,8 @@ from ..resource import Resource
 __all__ = ["Buffer", "Image", "Memory", "external_buffer_features", "host_pointer_types"]
 
 cdef uint32_t HOST_VISIBLE = 2  # VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT
+cdef uint32_t BUFFER_USAGES = 0x1FF  # of Vulkan 1.0
+cdef uint32_t IMAGE_USAGES = 0xBF    # of Vulkan 1.0, without TRANSIENT_ATTACHMENT
 cdef uint32_t SAMPLED_STORAGE_OR_ATTACHMENT = 0x4 | 0x8 | 0x10  # usages that may have a view
 
 
@@ -55,6 +57,9 @@ cdef class Memory(DeviceObject):
         cdef vk.MemorySource source
         if nbytes == 0:
             raise InputError("device memory of 0 bytes was asked for")
+        core.require_open()
+        if memory_type >= core.c_obj.get().memory_type_count():
+            raise InputError(f"memory type {memory_type}: the device has {core.c_obj.get().memory_type_count()}")
         self.start(core)
         source.export_types, source.import_type = export_types, import_type
         source.fd, source.host_pointer = fd, host_pointer
@@ -127,7 +132,10 @@ cdef class Buffer(DeviceObject):
     ):
         if nbytes == 0:
             raise InputError("a Vulkan buffer of 0 bytes was asked for")
+        if handle == 0 and (usage == 0 or usage & ~BUFFER_USAGES):
+            raise InputError(f"usage 0x{usage:x} of a buffer: expected bits of 0x{BUFFER_USAGES:x}, at least one")
         self.start(core)
+        self.adopted = handle != 0
         with nogil:
             if handle != 0:
                 self.c_obj.reset(new vk.Buffer(core.c_obj, handle))
@@ -151,10 +159,10 @@ cdef class Buffer(DeviceObject):
 
     def bind(self, Memory memory not None, uint64_t offset=0) -> None:
         """Let it lie in memory, which stays open as long as the buffer."""
-        self.require_open()
+        require_bindable(self, self.adopted, self.memory, memory, offset)
         lease = memory.lease("a buffer in it")
         self.c_obj.get().bind(memory.c_obj.get().number(), offset)
-        self.memory, self.memory_lease = memory, lease
+        self.memory, self.memory_offset, self.memory_lease = memory, offset, lease
 
     def resource(self, uint64_t offset=0, nbytes=None) -> Resource:
         """Bytes ``[offset, offset + nbytes)`` as a resource; the buffer stays open as long as that lives."""
@@ -164,8 +172,8 @@ cdef class Buffer(DeviceObject):
             raise DeviceError(f"bytes {offset} to {offset + size} are not inside a buffer of {self.nbytes} bytes")
         memory = 0 if self.memory is None else self.memory.handle
         return Resource.vk_buffer(
-            self.handle, size, offset=offset, usage=self.usage, memory=memory, device=self.core.handle,
-            owner=(self, self.lease("a resource of it")),
+            self.handle, size, offset=offset, usage=self.usage, memory=memory, memory_offset=self.memory_offset,
+            device=self.core.handle, owner=(self, self.lease("a resource of it")),
         )
 
     cdef void drop(self) noexcept:
@@ -204,7 +212,10 @@ cdef class Image(DeviceObject):
     ):
         if not (width and height and depth):
             raise InputError(f"an image of {width} x {height} x {depth} texels was asked for")
+        if handle == 0 and (usage == 0 or usage & ~IMAGE_USAGES):
+            raise InputError(f"usage 0x{usage:x} of an image: expected bits of 0x{IMAGE_USAGES:x}, at least one")
         self.start(core)
+        self.adopted = handle != 0
         with nogil:
             if handle != 0:
                 self.c_obj.reset(new vk.Image(core.c_obj, handle))
@@ -229,7 +240,7 @@ cdef class Image(DeviceObject):
 
     def bind(self, Memory memory not None, uint64_t offset=0) -> None:
         """Let it lie in memory, which stays open as long as the image."""
-        self.require_open()
+        require_bindable(self, self.adopted, self.memory, memory, offset)
         lease = memory.lease("an image in it")
         self.c_obj.get().bind(memory.c_obj.get().number(), offset)
         self.memory, self.memory_lease = memory, lease
@@ -264,3 +275,19 @@ cdef class Image(DeviceObject):
     def __dealloc__(self):
         self.c_view.reset()
         self.c_obj.reset()  # before the memory that the lease keeps
+
+
+cdef int require_bindable(DeviceObject what, bint adopted, Memory bound, Memory memory, uint64_t offset) except -1:
+    """Refuse a binding that Vulkan forbids."""
+    size, alignment, type_bits = what.requirements
+    if adopted or bound is not None:
+        raise DeviceError(f"this Vulkan {type(what).__name__} has memory already")
+    if memory.core is not what.core:
+        raise DeviceError("memory of another Vulkan device was given")
+    if not type_bits >> memory.memory_type & 1:
+        raise DeviceError(f"a {type(what).__name__} like this cannot lie in memory of type {memory.memory_type}")
+    if offset % alignment or size > memory.nbytes or offset > memory.nbytes - size:
+        raise DeviceError(
+            f"{size} bytes at a multiple of {alignment} are needed, not at {offset} of {memory.nbytes} bytes of memory"
+        )
+    return 0

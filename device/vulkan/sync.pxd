@@ -14,6 +14,8 @@ cdef class Fence(DeviceObject):
 cdef class Semaphore(DeviceObject):
     cdef unique_ptr[vk.Semaphore] c_obj
     cdef readonly bint timeline
+    cdef readonly bint adopted
+    cdef bint signal_due                   # binary: submitted work signals it and nothing waited for it yet
 
     cdef int require_timeline(self) except -1
 

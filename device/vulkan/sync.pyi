@@ -19,6 +19,7 @@ class Fence(DeviceObject):
 @final
 class Semaphore(DeviceObject):
     timeline: bool
+    adopted: bool
     def __new__(cls, core: DeviceCore, *, timeline: bool = False, value: int = 0, handle: int = 0) -> Self: ...
     @property
     def handle(self) -> int: ...

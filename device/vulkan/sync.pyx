@@ -93,7 +93,7 @@ cdef class Semaphore(DeviceObject):
             self.c_obj.reset(new vk.Semaphore(core.c_obj, handle))
         else:
             self.c_obj.reset(new vk.Semaphore(core.c_obj, timeline, value))
-        self.timeline = timeline
+        self.timeline, self.adopted = timeline, handle != 0
 
     @property
     def handle(self) -> int:

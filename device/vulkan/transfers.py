@@ -29,11 +29,22 @@ TRANSFER_BOTH = 3  # VK_BUFFER_USAGE_TRANSFER_SRC_BIT and DST_BIT; of images too
 
 @dataclass(frozen=True)
 class Span:
-    """Bytes ``[offset, offset + nbytes)`` of a buffer."""
+    """Bytes ``[offset, offset + nbytes)`` of a buffer.
+
+    Raises
+    ------
+    DeviceError
+        They are not inside.
+    """
 
     buffer: Buffer
     offset: int
     nbytes: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.offset <= self.buffer.nbytes or not 0 <= self.nbytes <= self.buffer.nbytes - self.offset:
+            end = self.offset + self.nbytes
+            raise DeviceError(f"bytes {self.offset} to {end} are not inside a buffer of {self.buffer.nbytes} bytes")
 
     def part(self, offset: int, nbytes: int) -> Span:
         """Some of them."""
@@ -207,9 +218,7 @@ class Transfers:
         memory = span.buffer.memory
         if memory is None or not memory.host_visible or span.buffer.uses.get("recorded commands"):
             return False
-        if span.offset + span.nbytes > span.buffer.nbytes:
-            raise DeviceError(f"{span} ends behind its buffer")
-        mapped = address_bytes(memory.map() + span.offset, span.nbytes)
+        mapped = address_bytes(memory.map() + span.buffer.memory_offset + span.offset, span.nbytes)
         if upload:
             mapped[:] = view
             memory.flush()

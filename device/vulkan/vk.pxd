@@ -63,6 +63,7 @@ cdef extern from "vk_context.h" namespace "etvk" nogil:
         void set_memory_limit(uint64_t limit)
         uint64_t memory_limit()
         uint64_t memory_live()
+        uint32_t memory_type_count()
         vector[pair[string, int64_t]] live() except +
         void leak()
         cbool leaked()

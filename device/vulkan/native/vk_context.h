@@ -113,6 +113,7 @@ class Context {
   bool leaked() const { return leaked_; }
   const Instance& instance() const { return *instance_; }
   VkPhysicalDevice physical() const { return physical_; }
+  uint32_t memory_type_count() const { return memory.memoryTypeCount; }
 
   DeviceFunctions fn;
   VkPhysicalDeviceMemoryProperties memory = {};

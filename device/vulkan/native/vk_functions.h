@@ -18,7 +18,7 @@
   F(DestroyInstance) F(EnumeratePhysicalDevices) F(GetPhysicalDeviceProperties2) \
   F(GetPhysicalDeviceFeatures2) F(GetPhysicalDeviceMemoryProperties) \
   F(GetPhysicalDeviceQueueFamilyProperties) F(GetPhysicalDeviceExternalBufferProperties) \
-  F(EnumerateDeviceExtensionProperties) F(CreateDevice) F(GetDeviceProcAddr)
+  F(GetPhysicalDeviceImageFormatProperties) F(EnumerateDeviceExtensionProperties) F(CreateDevice) F(GetDeviceProcAddr)
 // clang-format on
 
 // Null where the extension is not enabled.

@@ -71,8 +71,25 @@ class Image : public Owned<VkImage, kImage, &DeviceFunctions::DestroyImage> {
   }
 
  private:
+  // The device's limits of this format; asking for more would be undefined.
+  static void require_supported(Context& context, uint32_t width, uint32_t height, uint32_t depth, uint32_t format,
+                                uint32_t usage) {
+    VkImageFormatProperties found = {};
+    const VkResult result = context.instance().fn.GetPhysicalDeviceImageFormatProperties(
+        context.physical(), static_cast<VkFormat>(format), depth > 1 ? VK_IMAGE_TYPE_3D : VK_IMAGE_TYPE_2D,
+        VK_IMAGE_TILING_OPTIMAL, usage, 0, &found);
+    if (result < 0)
+      throw Failure(
+          result, "vkGetPhysicalDeviceImageFormatProperties",
+          "the device has no images of format " + std::to_string(format) + " for usage " + std::to_string(usage));
+    if (width > found.maxExtent.width || height > found.maxExtent.height || depth > found.maxExtent.depth)
+      throw Failure(VK_ERROR_FORMAT_NOT_SUPPORTED, "vkGetPhysicalDeviceImageFormatProperties",
+                    "the image is larger than the device allows for its format");
+  }
+
   static VkImage create(Context& context, uint32_t width, uint32_t height, uint32_t depth, uint32_t format,
                         uint32_t usage) {
+    require_supported(context, width, height, depth, format, usage);
     VkImageCreateInfo info = {};
     info.sType = VK_STRUCTURE_TYPE_IMAGE_CREATE_INFO;
     info.imageType = depth > 1 ? VK_IMAGE_TYPE_3D : VK_IMAGE_TYPE_2D;

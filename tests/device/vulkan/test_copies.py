@@ -192,7 +192,11 @@ def test_binary_semaphores_order_copies(device: vulkan.Device) -> None:
     device.copy(first, b"\7" * 64)
     between = device.semaphore()
     device.copy(second, first, signal=[between], blocking=False)
+    with pytest.raises(etarena.DeviceError, match="signalled already"):
+        device.copy(second, first, signal=[between])
     device.copy(third, second, wait=[between])
+    with pytest.raises(etarena.DeviceError, match="wait for ever"):
+        device.copy(third, second, wait=[between])
     out = bytearray(64)
     device.copy(out, third)
     assert out == b"\7" * 64
@@ -215,7 +219,6 @@ def test_what_cannot_be_copied_is_refused(device: vulkan.Device) -> None:
         (bytes(64), buffer, "writable"),
         (buffer, np.zeros((8, 16), np.uint8)[:, ::2], "contiguous"),
         (bytearray(64), bytes(64), "neither end"),
-        (vulkan.Span(buffer, 32, 64), bytes(64), "ends behind its buffer|not inside"),
         (buffer, buffer, "overlaps itself"),
         (image, vulkan.Span(device.buffer(128), 2, 64), "multiple of 4 bytes, not at 2"),
         (image, image, "another image"),

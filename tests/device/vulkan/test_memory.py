@@ -229,3 +229,45 @@ def test_unmappable_memory_says_so(device: vulkan.Device) -> None:
     out = bytearray(64)
     device.copy(out, buffer)
     assert out == b"\3" * 64
+
+
+def test_usages_that_vulkan_forbids(device: vulkan.Device) -> None:
+    before = device.live_objects
+    for make in (
+        lambda: device.buffer(64, usage=0),
+        lambda: device.buffer(64, usage=1 << 30),
+        lambda: device.image(4, 4, "r8", usage=0),
+        lambda: device.image(4, 4, "r8", usage=1 << 20),
+        lambda: device.image(4, 4, "rgba8", usage=0x20),  # a colour format as depth attachment
+    ):
+        with pytest.raises(etarena.Error, match="usage"):
+            make()
+    assert device.live_objects == before
+    assert device.image(4, 4, "rgba8_srgb").view
+
+
+def test_bindings_that_vulkan_forbids(device: vulkan.Device) -> None:
+    size = Buffer(device.core, 4096, BUFFER_USAGE).requirements[0]
+    memory, small = (Memory(device.core, nbytes, 0, properties=3) for nbytes in (2 * size, size // 2))
+    buffer = Buffer(device.core, 4096, BUFFER_USAGE)
+    commands = device.commands()
+    commands.begin()
+    with pytest.raises(etarena.DeviceError, match="has no memory: bind it first"):
+        commands.fill_buffer(buffer, 0, 64)
+    commands.end()
+    for wrong, offset in [(small, 0), (memory, 1), (memory, 2 * size), (memory, (1 << 64) - size)]:
+        with pytest.raises(etarena.DeviceError, match="are needed, not at"):
+            buffer.bind(wrong, offset)
+    buffer.bind(memory, size)
+    with pytest.raises(etarena.DeviceError, match="has memory already"):
+        buffer.bind(memory)
+    with pytest.raises(ValueError, match="memory type 32"):
+        Memory(device.core, 64, 32)
+    device.copy(buffer, b"\1" * 4096)
+    assert ctypes.string_at(memory.map() + size, 4096) == b"\1" * 4096
+
+
+@pytest.mark.parametrize(("offset", "nbytes"), [(-4, 8), (0, 101), (101, 0), (90, 11), (4, -4), (1 << 70, 1)])
+def test_spans_lie_inside_their_buffer(device: vulkan.Device, offset: int, nbytes: int) -> None:
+    with device.buffer(100) as buffer, pytest.raises(etarena.DeviceError, match="not inside a buffer of 100 bytes"):
+        vulkan.Span(buffer, offset, nbytes)
