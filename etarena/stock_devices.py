@@ -1,4 +1,4 @@
-"""Devices in stock ``.pte`` files, as ExecuTorch annotates them: tensors there are plain addresses in a device's memory.
+"""Devices in stock ``.pte`` files, as ExecuTorch annotates them: tensors there are addresses in a device's memory.
 
 A file that plans memory on a device (``enable_non_cpu_memory_planning``) keeps the two apart: copies between them are
 operators of the file, and inputs and outputs may be on the device. In any other file a device is a hint to the
