@@ -85,19 +85,39 @@ def allocator_extensions() -> list[Extension]:
     ]
 
 
+def vulkan_headers() -> list[str] | None:
+    """Folders to search for Vulkan's headers besides the compiler's own; None if there are none.
+
+    Only headers are needed: libvulkan is opened at run time. Without them the package is built without Vulkan.
+    """
+    given = [Path(os.environ["VULKAN_SDK"]) / "include"] if os.environ.get("VULKAN_SDK") else []
+    given += [Path(folder) for folder in os.environ.get("CPATH", "").split(os.pathsep) if folder]
+    for folder in (*given, Path("/usr/include"), Path("/usr/local/include")):
+        if (folder / "vulkan" / "vulkan_core.h").exists():
+            return [str(folder)] if folder in given else []
+    print(
+        "etarena is built without Vulkan: there is no vulkan/vulkan_core.h. To have it, run 'apt-get install "
+        "libvulkan-dev' or set VULKAN_SDK, and build again.",
+        file=sys.stderr,
+    )
+    return None
+
+
 def middle_extensions(folder: str) -> list[Extension]:
     """The floors of devices and delegates: each module with the C++ sources in the folder ``native`` beside it."""
+    vulkan = vulkan_headers() if folder == "device" else None
     return [
         Extension(
             ".".join(["etarena", *source.relative_to(ROOT).with_suffix("").parts]),
             [str(path.relative_to(ROOT)) for path in (source, *sorted(source.parent.glob("native/*.cpp")))],
             language="c++",
-            include_dirs=[str((source.parent / "native").relative_to(ROOT)), DEVICE_NATIVE, INCLUDE],
+            include_dirs=[str((source.parent / "native").relative_to(ROOT)), DEVICE_NATIVE, INCLUDE, *(vulkan or [])],
             define_macros=DEBUG_MACROS,
             depends=[str(path.relative_to(ROOT)) for path in sorted(source.parent.glob("native/*"))] + [ABI_HEADER],
             extra_compile_args=CXX_FLAGS,
         )
         for source in sorted((ROOT / folder).rglob("*.pyx"))
+        if folder != "device" or vulkan is not None or source.parent.name != "vulkan"
     ]
 
 

@@ -19,12 +19,14 @@ cdef class ForeignUser(ScratchUser):
     cdef vector[int32_t] expected
     cdef vector[uint8_t] joined
     cdef bint has_numbers
+    cdef readonly list staged           # (argument, requirement) of what the plan measured last cannot give
 
     cdef int take(self, const vector[Argument]& arguments) except -1
     cdef int check_open(self) except -1
     cdef int check_sizes(self) except -1
     cdef object wrong_shape(self, size_t argument, size_t start)
     cdef uint64_t extra(self) noexcept
+    cdef int list_staged(self) except -1
     cdef object failure(self, str step, string reason)
     cpdef list take_copies(self)
 

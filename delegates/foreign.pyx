@@ -19,6 +19,10 @@ from etarena.delegates.delegate_failures import delegate_failure
 
 __all__ = ["ForeignUser"]
 
+cdef extern from "staging.h" namespace "etarena" nogil:
+    bint may_stage(const etarena_requirement& wish, const etarena_argument& argument, bint joined)
+    int layout_misfit "(int)etarena::layout_misfit"(const etarena_requirement& wish, const etarena_argument& argument)
+
 WHY = {1: "alignment", 2: "size_multiple", 3: "row_pitch"}
 
 
@@ -108,6 +112,7 @@ cdef class ForeignUser(ScratchUser):
         cdef bint done
         self.take(arguments)
         self.check_sizes()
+        self.list_staged()
         with nogil:
             done = ask_bytes(
                 self.instance.get()[0], self.arguments.data(), <uint32_t> self.arguments.size(), &nbytes, &reason
@@ -146,6 +151,23 @@ cdef class ForeignUser(ScratchUser):
             f"delegate {self.backend!r} at instruction {self.instruction}: output_shapes gives argument {argument} the "
             f"shape {given}, in the model it has {planned}"
         )
+
+    cdef int list_staged(self) except -1:
+        """Note which arguments are copied, or may be: an address is known only when the call runs."""
+        cdef size_t i
+        cdef etarena_requirement wish
+        self.staged = []
+        for i in range(min(self.arguments.size(), self.instance.get().wishes.size())):
+            wish = self.instance.get().wishes[i]
+            if not may_stage(wish, self.arguments[i], self.joined[i]):
+                continue
+            if layout_misfit(wish, self.arguments[i]) != 0:
+                self.staged.append((i, "row_pitch"))
+            elif wish.alignment > PAGE_BYTES or (wish.alignment > 1 and not self.joined[i]):
+                self.staged.append((i, "alignment"))
+            else:
+                self.staged.append((i, "size_multiple"))
+        return 0
 
     cdef uint64_t extra(self) noexcept:
         return extra_room(

@@ -4,6 +4,7 @@ __all__ = ["Resource"]
 
 @final
 class Resource:
+    def __init__(self, *args: object, **kwargs: object) -> None: ...
     owner: object
     @classmethod
     def host(cls, address: Any, nbytes: int, *, offset: int = 0, owner: object = None) -> Self: ...

@@ -1,8 +1,11 @@
+from typing import final
+
 from .capabilities import Capabilities
 from .resource import Resource
 
 __all__ = ["AllocatorTable"]
 
+@final
 class AllocatorTable:
     def __new__(cls, address: int) -> AllocatorTable: ...
     @property

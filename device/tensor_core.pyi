@@ -1,15 +1,19 @@
-from typing import Any
+from typing import Any, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 from .device import Device
 from .resource import Resource
 
 __all__ = ["Pin", "TensorCore"]
 
-class Pin: ...
+@final
+class Pin:
+    def __init__(self, *args: object, **kwargs: object) -> None: ...
 
+@disjoint_base
 class TensorCore(Buffer):
+    def __init__(self, *args: object, **kwargs: object) -> None: ...
     readonly: bool
     is_closed: bool
     @property

@@ -21,12 +21,11 @@ from etarena.device.scalar_types cimport buffer_format, item_bytes
 from ..allocator.errors import DeviceError, InputError, InputTypeError, SizeOverflowError
 from .device import Device
 from .dtypes import dtype_name, dtype_number
+from .layouts import LARGEST_SIZE, checked_order, strides_of, too_large, whole_numbers
 
 __all__ = ["Pin", "TensorCore"]
 
-cdef enum:
-    LARGEST = 0x7FFFFFFF                 # of a size and a stride: ExecuTorch keeps both in 32 bits
-
+cdef int64_t LARGEST = LARGEST_SIZE
 cdef int64_t MOST_BYTES = 1 << 62
 
 
@@ -386,49 +385,6 @@ cdef void order_by_stride(TensorCore tensor) noexcept:
             tensor.order[k] = tensor.order[k - 1]
             k -= 1
         tensor.order[k] = <uint8_t> i
-
-
-cdef object too_large(str what, number, int dim):
-    if number < 0:
-        return InputError(f"{what} {number} of dimension {dim} is negative")
-    return SizeOverflowError(f"{what} {number} of dimension {dim} does not fit the 32 bits that ExecuTorch has for it")
-
-
-cdef list whole_numbers(str what, object numbers):
-    """Check numbers that come from Python; they fit 63 bits afterwards."""
-    try:
-        found = list(numbers)
-    except TypeError as error:
-        raise InputTypeError(f"{what} must be a sequence of numbers, got {numbers!r}") from error
-    if len(found) > MAX_RANK:
-        raise InputError(f"{what} of {len(found)} dimensions: ExecuTorch has at most {MAX_RANK}")
-    for dim, number in enumerate(found):
-        if isinstance(number, bool) or not hasattr(number, "__index__"):
-            raise InputTypeError(f"{what} must be a sequence of numbers, got {number!r}")
-        whole = number.__index__()
-        if not 0 <= whole <= LARGEST:
-            raise too_large(what, whole, dim)
-        found[dim] = whole
-    return found
-
-
-cdef list checked_order(object dim_order, int rank):
-    order = whole_numbers("dim_order", dim_order)
-    if sorted(order) != list(range(rank)):
-        raise InputError(f"dim_order {order} is no order of {rank} dimensions")
-    return order
-
-
-cdef list strides_of(list sizes, list order):
-    """Strides in items of a dense tensor whose dimensions lie in this order; may be too large for 32 bits."""
-    strides = [0] * len(sizes)
-    step = 1
-    for dim in reversed(order):
-        strides[dim] = step
-        step *= max(sizes[dim], 1)
-        if step > 1 << 57:
-            raise SizeOverflowError(f"shape {sizes}: a tensor has at most 2**57 items")
-    return strides
 
 
 cdef str array_typestr(int code):

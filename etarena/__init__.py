@@ -12,7 +12,7 @@ from .delegates.xnnpack import interpose
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import allocator, testing
+    from . import allocator, testing, vulkan
     from .allocator.arena import Arena
     from .allocator.errors import (
         ArenaFullError,
@@ -82,6 +82,7 @@ __all__ = [
     "testing",
     "unregister_delegate",
     "unregister_device_allocator",
+    "vulkan",
     "zero_copy",
 ]
 
@@ -119,7 +120,7 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 def __getattr__(name: str) -> object:
     """Import the module that defines a public name when the name is first used (PEP 562)."""
-    if name in ("allocator", "testing"):
+    if name in ("allocator", "testing", "vulkan"):
         return importlib.import_module(f".{name}", __name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

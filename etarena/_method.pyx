@@ -397,7 +397,7 @@ cdef class PlannedMethod:
             )
         return MemoryPlan(
             self.name, shapes, bound.run_peak, bound.run_bound, bound.output_bytes, self.state_bytes, bound.plan_ns,
-            tuple(buffers), self.labels,
+            tuple(buffers), self.labels, self.binder.scratch.staged(),
         )
 
     @property

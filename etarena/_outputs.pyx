@@ -67,7 +67,9 @@ cdef class OutputWriter:
             if type(tensor) is ETensor:
                 if tensor.readonly:
                     raise InputError(f"the ETensor for output {position} is read-only")
-                given[position] = tensor = etensor_view(tensor, f"output {position}")
+                slot = self.section.outputs[position].value
+                if slot >= 0 and self.section.values[slot].device_type == 0:
+                    given[position] = tensor = etensor_view(tensor, f"output {position}")
             if tensor is not None:
                 self.check_type(position, tensor)
         self.given = given

@@ -163,8 +163,8 @@ cdef class NativeMethod:
     name
         The method's name.
     blocks
-        Memory planned ahead of time, as many blocks and as large as `NativeProgram.describe` says: writable buffers, and
-        for another device than the CPU (address, bytes, device type, device index).
+        Memory planned ahead of time, as many blocks and as large as `NativeProgram.describe` says: writable buffers,
+        and for another device than the CPU (address, bytes, device type, device index).
 
     Raises
     ------

@@ -229,6 +229,14 @@ cdef class DelegateScratch:
                     found.append(allow_copy(self._cause(calls[instruction], argument, why), nbytes))
         return found
 
+    def staged(self):
+        """Say what delegates' wishes make calls copy, or may, in the plan that was measured last."""
+        return tuple(
+            self._cause(delegate, argument, why)
+            for user, delegate in zip(self.users, self.calls) if isinstance(user, ForeignUser)
+            for argument, why in user.staged or ()
+        )
+
     def _cause(self, delegate, argument, why):
         """Say which argument of which delegate is copied because of which requirement."""
         names = {value.index: value.name for value in self.section.values}

@@ -209,8 +209,8 @@ class _Placer:
         if self.placement.copies == "error":
             raise ExportError(
                 f"method {self.method!r}: value {source.name!r}{_origin(source)} is on {here}, {what} needs it on "
-                f"{device}: a copy between devices is needed. Move the operator to a delegate of that device, or export "
-                "with copies='insert'"
+                f"{device}: a copy between devices is needed. Move the operator to a delegate of that device, or "
+                "export with copies='insert'"
             )
 
     def _copy(self, user: Node, source: Node, device: Device) -> Node:

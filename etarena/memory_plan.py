@@ -69,6 +69,9 @@ class MemoryPlan:
         The planned buffers.
     instructions
         Operator or delegate of each instruction.
+    staged
+        The arguments of delegates that are copied, or may be (addresses of inputs are known only in a run), because
+        the plan cannot give what the delegate requires; with argument, delegate and requirement.
     """
 
     method: str
@@ -80,6 +83,7 @@ class MemoryPlan:
     plan_ns: int
     buffers: tuple[PlannedBuffer, ...]
     instructions: tuple[str, ...]
+    staged: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float:

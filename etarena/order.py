@@ -43,9 +43,7 @@ def preferred_order(section: plan.Method, examples: Sequence[int]) -> list[int]:
     """
     registers = SizeProgram(len(section.symbols), section.size_code).evaluate(list(examples))
     planned = [
-        position
-        for position, value in enumerate(section.values)
-        if value.storage == position and value.is_planned
+        position for position, value in enumerate(section.values) if value.storage == position and value.is_planned
     ]
     sizes = []
     for position in planned:

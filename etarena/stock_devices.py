@@ -1,8 +1,8 @@
-"""Devices in stock ``.pte`` files, as ExecuTorch annotates them: tensors on them are plain addresses in a device's memory.
+"""Devices in stock ``.pte`` files, as ExecuTorch annotates them: tensors there are addresses in a device's memory.
 
 A file that plans memory on a device (``enable_non_cpu_memory_planning``) keeps the two apart: copies between them are
-operators of the file, and inputs and outputs may be on the device. In any other file a device is a hint to the delegate,
-whose tensors lie in memory of the CPU; those are read and written like all others.
+operators of the file, and inputs and outputs may be on the device. In any other file a device is a hint to the
+delegate, whose tensors lie in memory of the CPU; those are read and written like all others.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class StockDevices:
         assert found is not None
         order = found[2]
         if value.dim_order != order or not value.is_contiguous:
-            raise InputError(f"input {position} has strides {value.strides} on {device}, expected the dim order {order}")
+            raise InputError(
+                f"input {position} has strides {value.strides} on {device}, expected the dim order {order}"
+            )
         native.set_tensor_input(position, dtype, value.shape, order, address_of(value.resource, device))
         return value
 

@@ -45,6 +45,12 @@ missing=()
     || missing+=("python$version-dev")
 command -v gcc >/dev/null || missing+=(gcc)
 command -v g++ >/dev/null || missing+=(g++)
+# Vulkan: headers for the build, and for the tests the loader, Mesa's device on the CPU and the validation layer.
+[ -e /usr/include/vulkan/vulkan_core.h ] || missing+=(libvulkan-dev)
+"$python" -c 'import ctypes; ctypes.CDLL("libvulkan.so.1")' 2>/dev/null || missing+=(libvulkan1)
+compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null || missing+=(mesa-vulkan-drivers)
+compgen -G '/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json' >/dev/null \
+    || missing+=(vulkan-validationlayers)
 [ ${#missing[@]} -eq 0 ] || install_system_packages "${missing[@]}"
 
 if ! .venv/bin/python -c 'import pip' 2>/dev/null; then

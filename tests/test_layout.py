@@ -59,6 +59,7 @@ PUBLIC_NAMES = {
     "register_device_allocator",
     "testing",
     "unregister_device_allocator",
+    "vulkan",
     "zero_copy",
 }
 

@@ -5,8 +5,8 @@
 
 namespace etarena {
 
-// Of a method: a function that copies between two of its tensors, named by their TensorImpls. `data` is an address on the
-// CPU and a resource anywhere else. Gives 0 on success.
+// Of a method: a function that copies between two of its tensors, named by their TensorImpls. `data` is an address on
+// the CPU and a resource anywhere else. Gives 0 on success.
 struct Transfers {
   void* owner = nullptr;
   int (*copy)(void* owner, const void* source, void* source_data, const void* target, void* target_data,

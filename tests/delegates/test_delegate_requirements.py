@@ -173,6 +173,18 @@ def test_row_pitch_is_staged(pitch, program, use):
             method.execute([torch.randn(rows, 50)])
 
 
+def test_a_plan_tells_what_is_staged(program, use):
+    use(etarena.Requirement(alignment=64, access=READ), etarena.Requirement(row_pitch=256, access=WRITE))
+    method = load(program)
+    text = "argument {} ({}) of delegate '{}' at instruction {} does not meet the delegate's requirement {}"
+    results = [f"executorch_call_delegate{suffix}" for suffix in ("", "_1", "_2")]
+    pitched = [text.format(1, name, BACKEND, at, "row_pitch") for name, at in zip(results, (0, 3, 6), strict=True)]
+    assert method.plan_for([(5, 50)]).staged == (text.format(0, "x", BACKEND, 0, "alignment"), *pitched)
+    assert method.plan_for([(1, 50)]).staged == (text.format(0, "x", BACKEND, 0, "alignment"),)
+    method.execute([unaligned(5)])
+    assert [copy.cause for copy in method.last_run.copies] == list(method.plan_for([(5, 50)]).staged)
+
+
 def test_rows_that_have_the_pitch_already(program, use):
     use(etarena.Requirement(row_pitch=100), etarena.Requirement(row_pitch=200))
     method = load(program)
