@@ -196,7 +196,10 @@ def test_what_is_no_delegate(what):
         etarena.register_delegate(BACKEND, what)
 
 
-@pytest.mark.parametrize("address", [8, 0x7000, 1 << 62, (1 << 64) - 8, ctypes.addressof(table()) + 1])
+MISALIGNED = pytest.param(ctypes.addressof(table()) + 1, id="misaligned")
+
+
+@pytest.mark.parametrize("address", [8, 0x7000, 1 << 62, (1 << 64) - 8, MISALIGNED])
 def test_an_address_that_no_struct_can_have(address):
     with pytest.raises(etarena.InputError, match="no address of a struct"):
         etarena.register_delegate(BACKEND, address)
