@@ -148,7 +148,7 @@ def _lowered(
             sites[name] = survey(program, partitioners[name], heard, names)
 
         try:
-            return lowered(captures, partitioners, watch=watch), sites, []
+            return lowered(captures, partitioners, watch), sites, []
         except ExportError as error:
             known = sites or _before_lowering(captures, heard)
             return None, sites, refusals_of(error, known)

@@ -145,7 +145,7 @@ def export(
     places = placements(methods, input_devices, output_devices, copies, several=several)
     with quiet():
         captures = {name: captured(name, *parts, strict=strict) for name, parts in methods.items()}
-        return lowered(captures, chosen, places)
+        return lowered(captures, chosen, places=places)
 
 
 def captured(name: str, program: Model, args: Any, kwargs: Any, dynamic_shapes: Any, *, strict: bool) -> Capture:
@@ -157,8 +157,8 @@ def captured(name: str, program: Model, args: Any, kwargs: Any, dynamic_shapes: 
 def lowered(
     captures: Mapping[str, Capture],
     partitioners: Mapping[str, list[Partitioner]],
-    places: Mapping[str, Placement] | None = None,
     watch: Watch | None = None,
+    places: Mapping[str, Placement] | None = None,
 ) -> ExportedModel:
     """Make the program of what was traced; any failure becomes an ExportError. `watch` as in `lower`."""
     with _reported("the program", "lowered"), size_oblivious_tracing(), data_dependent_tracing():

@@ -7,15 +7,17 @@ delegate, whose tensors lie in memory of the CPU; those are read and written lik
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
-from .allocator.errors import DeviceError, InputError, InputTypeError
+from ._runtime import runtime_allocate, runtime_copy, runtime_free
+from .allocator.errors import ArenaFullError, DeviceError, InputError, InputTypeError
 from .device.copies import allow_copy
 from .device.device import Device
 from .device.dtypes import dtype_name
 from .device.etensor import ETensor
 from .device.kinds import ResourceKind
-from .device.registry import device_heap
+from .device.registry import device_allocator, device_heap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +28,18 @@ if TYPE_CHECKING:
 
 __all__ = ["StockDevices"]
 
+ALIGNMENT = 64  # bytes, of planned buffers
 ADDRESSES = (ResourceKind.HOST, ResourceKind.DEVICE_POINTER)
+
+
+class PlannedBlock:
+    """Memory of ExecuTorch's own slot for a type of device, where the file's copies find it; freed when dropped."""
+
+    def __init__(self, address: int, kind: int, index: int) -> None:
+        self.address, self.kind, self.index = address, kind, index
+
+    def __del__(self) -> None:
+        runtime_free(self.kind, self.index, self.address)
 
 
 class StockDevices:
@@ -46,13 +59,18 @@ class StockDevices:
     def __init__(self, planned: Sequence[tuple[int, int, int]]) -> None:
         self.is_used = any(kind for _, kind, _ in planned)
         self._given = False
-        self._blocks: list[Resource] = []
+        self._blocks: list[PlannedBlock] = []
 
     def block(self, nbytes: int, kind: int, index: int) -> tuple[int, int, int, int]:
         """Memory for one planned buffer: (address, bytes, device type, device index)."""
-        resource = device_heap(Device(kind, index)).allocate(max(nbytes, 1))
-        self._blocks.append(resource)
-        return address_of(resource, Device(kind, index)), nbytes, kind, index
+        device_allocator(Device(kind, index))  # which says what to do if there is none
+        address = runtime_allocate(kind, index, max(nbytes, 1), ALIGNMENT)
+        if address == 0:
+            raise ArenaFullError(
+                f"{Device(kind, index)} has no memory with an address for the {nbytes} bytes that the file plans there"
+            )
+        self._blocks.append(PlannedBlock(address, kind, index))
+        return address, nbytes, kind, index
 
     def begin(self, inputs: Sequence[Any]) -> None:
         """Look at the inputs of a call: a file that plans nothing on a device may still be given tensors there."""
@@ -104,16 +122,12 @@ class StockDevices:
         dtype, sizes, order, _, address, nbytes = found
         if room is None or address != address_of(room, device):
             copies.append(allow_copy(f"output {position} lies in memory planned ahead of time on {device}", nbytes))
+            stage = (ctypes.c_char * max(nbytes, 1))()
+            if not runtime_copy(int(device.type), device.index, ctypes.addressof(stage), address, nbytes, False):
+                raise DeviceError(f"output {position} cannot be read from 0x{address:x} on {device}")
             room = device_heap(device).allocate(max(nbytes, 1))
-            _copy(device, self._planned(address, nbytes, device), room, nbytes)
+            device_heap(device).write(room, 0, memoryview(stage).cast("B")[:nbytes])
         return ETensor.from_resource(room, dtype, sizes, device, dim_order=order)
-
-    def _planned(self, address: int, nbytes: int, device: Device) -> Resource:
-        for block in self._blocks:
-            offset = address - address_of(block, device)
-            if 0 <= offset <= block.nbytes - nbytes:
-                return block.part(offset, nbytes)
-        raise DeviceError(f"an output is at 0x{address:x} on {device}, which is not in the method's memory")
 
 
 def address_of(resource: Resource, device: Device) -> int:
@@ -121,11 +135,3 @@ def address_of(resource: Resource, device: Device) -> int:
     if resource.kind not in ADDRESSES:
         raise DeviceError(f"ExecuTorch's own programs need memory with an address, {device} has {resource!r}")
     return resource.handle + resource.offset
-
-
-def _copy(device: Device, source: Resource, target: Resource, nbytes: int) -> None:
-    """Copy on a device by way of the CPU."""
-    if nbytes:
-        stage = memoryview(bytearray(nbytes))
-        device_heap(device).read(stage, source, 0)
-        device_heap(device).write(target, 0, stage)

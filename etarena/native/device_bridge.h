@@ -92,7 +92,7 @@ class ForwardingAllocator final : public rt::DeviceAllocator {
     return table_;
   }
 
-  // The block that holds [address, address + nbytes); memory that etarena gave out itself is a pointer of its own.
+  // The block that holds [address, address + nbytes).
   bool find(const void* address, size_t nbytes, Taken* out, uint64_t* offset) {
     std::lock_guard<std::mutex> guard(lock_);
     const uint64_t begin = reinterpret_cast<uint64_t>(address);
@@ -105,14 +105,7 @@ class ForwardingAllocator final : public rt::DeviceAllocator {
         return true;
       }
     }
-    if (table_ == nullptr) return false;
-    *out = {table_, {}};
-    out->resource.struct_size = sizeof(etarena_resource);
-    out->resource.kind = ETARENA_RESOURCE_DEVICE_POINTER;
-    out->resource.handle = begin;
-    out->resource.nbytes = nbytes;
-    *offset = 0;
-    return true;
+    return false;
   }
 
   static rt::Error code_of(etarena_status status) {
