@@ -35,11 +35,6 @@ class DeviceRegion:
         self.heap = device_heap(device)
         self._block: Resource | None = None
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes held now."""
-        return 0 if self._block is None else self._block.nbytes
-
     def ensure(self, nbytes: int) -> Resource:
         """Memory of at least so many bytes; what was in it is lost when it grows.
 

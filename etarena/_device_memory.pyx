@@ -114,8 +114,9 @@ cdef class DeviceMemory:
         if not self.is_used:
             return 0
         for (region, owners), plan in zip(self.regions, bound.device_plans):
-            # Another method may have made the region grow, which moved it.
-            if owners and (<Resource> self.held[owners[0]]).owner is not region.ensure(plan.peak):
+            # Another method may have made the region grow, which moved it; a call before this may have failed at it.
+            placed = self.held.get(owners[0]) if owners else None
+            if owners and (placed is None or (<Resource> placed).owner is not region.ensure(plan.peak)):
                 self.rebind(bound, addresses)
         self.appear(bound, addresses)
         for owner in self.held:
@@ -132,15 +133,10 @@ cdef class DeviceMemory:
 
     cdef object allocate(self, int owner, BoundShape bound):
         """Memory for one value: the caller's, or its own."""
-        value = self.section.values[owner]
-        device = Device(value.device_type, value.device_index)
         if owner in self.given:
             self.check_given_shape(owner, bound)
             return (<ETensor> self.given[owner]).source
-        for region, _ in self.regions:
-            if region.device == device:
-                return region.heap.allocate(bound.nbytes[owner])
-        raise DeviceError(f"value {value.name!r} is on {device}, which the method does not use")
+        return self.heap_of(self.device_of(owner)).allocate(bound.nbytes[owner])
 
     cdef int put(self, int owner, object resource, vector[char*]& addresses) except -1:
         cdef int position
