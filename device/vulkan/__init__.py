@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .formats import FORMATS, Format, format_of
     from .info import DeviceInfo, MemoryHeap, MemoryType, Message, QueueFamily
     from .memory import Buffer, Image, Memory
+    from .pipelines import Pipeline, PipelineCache
     from .submission import Submission
     from .sync import Fence, QueryPool, Semaphore
     from .transfers import Span
@@ -38,6 +39,8 @@ __all__ = [
     "Message",
     "MissingFeatureError",
     "OutOfMemoryError",
+    "Pipeline",
+    "PipelineCache",
     "QueryPool",
     "QueueFamily",
     "Semaphore",
@@ -59,6 +62,7 @@ _MODULES = {
     ".formats": ["FORMATS", "Format", "format_of"],
     ".info": ["DeviceInfo", "MemoryHeap", "MemoryType", "Message", "QueueFamily"],
     ".memory": ["Buffer", "Image", "Memory"],
+    ".pipelines": ["Pipeline", "PipelineCache"],
     ".submission": ["Submission"],
     ".sync": ["Fence", "QueryPool", "Semaphore"],
     ".transfers": ["Span"],

@@ -1,8 +1,9 @@
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Self, final
 
 from .core import DeviceCore, DeviceObject
 from .memory import Buffer, Image
+from .pipelines import Pipeline
 from .sync import Fence, QueryPool, Semaphore
 
 __all__ = ["Commands", "submit"]
@@ -26,6 +27,15 @@ class Commands(DeviceObject):
     def copy_from_image(self, source: Image, to: Buffer, offset: int, nbytes: int) -> None: ...
     def copy_image(self, source: Image, to: Image) -> None: ...
     def transition(self, image: Image, layout: int) -> None: ...
+    def dispatch(
+        self,
+        pipeline: Pipeline,
+        resources: Sequence[tuple[Buffer, int, int] | Image],
+        push: bytes,
+        groups: tuple[int, int, int],
+    ) -> None: ...
+    def barrier(self) -> None: ...
+    def host_barrier(self) -> None: ...
     def reset_queries(self, pool: QueryPool) -> None: ...
     def write_timestamp(self, pool: QueryPool, index: int) -> None: ...
 

@@ -8,6 +8,7 @@ from libcpp.vector cimport vector
 from etarena.device.vulkan cimport vk
 from etarena.device.vulkan.core cimport DeviceCore, DeviceObject
 from etarena.device.vulkan.memory cimport Buffer, Image
+from etarena.device.vulkan.pipelines cimport Pipeline
 from etarena.device.vulkan.sync cimport Fence, QueryPool, Semaphore
 
 from ...allocator.errors import DeviceError, InputError
@@ -17,9 +18,11 @@ __all__ = ["Commands", "submit"]
 # Stages and accesses of VkPipelineStageFlagBits and VkAccessFlagBits.
 cdef uint32_t STAGE_TRANSFER = 0x1000, STAGE_HOST = 0x4000, STAGE_ALL = 0x10000
 cdef uint32_t TRANSFER_READ = 0x800, TRANSFER_WRITE = 0x1000
+cdef uint32_t STAGE_COMPUTE = 0x800, SHADER_READ = 0x20, SHADER_WRITE = 0x40
 cdef uint32_t HOST_READ = 0x2000, MEMORY_READ = 0x8000, MEMORY_WRITE = 0x10000
 cdef uint32_t LAYOUT_UNDEFINED = 0, LAYOUT_GENERAL = 1, LAYOUT_TRANSFER_SRC = 6, LAYOUT_TRANSFER_DST = 7
 cdef uint32_t USAGE_SRC = 1, USAGE_DST = 2  # TRANSFER_SRC_BIT and TRANSFER_DST_BIT of buffers and of images alike
+cdef uint32_t USAGE_STORAGE = 0x20          # STORAGE_BUFFER_BIT
 
 
 @cython.final
@@ -34,7 +37,8 @@ cdef class Commands(DeviceObject):
     def __cinit__(self, DeviceCore core not None):
         self.start(core)
         self.c_obj.reset(new vk.CommandPool(core.c_obj, core.queue_family_index))
-        self.leases, self.guards = [], []
+        self.dispatcher.reset(new vk.Dispatcher(core.c_obj))
+        self.leases, self.guards, self.kept = [], [], set()
 
     @property
     def handle(self) -> int:
@@ -48,8 +52,9 @@ cdef class Commands(DeviceObject):
         if self.uses:
             raise DeviceError("these commands are still at work on the device: wait for them")
         self.forget()
+        self.dispatcher.get().begin()
         self.c_obj.get().begin(once)
-        self.recording = True
+        self.recording, self.ordered = True, False
 
     def end(self) -> None:
         """End the recording."""
@@ -60,7 +65,7 @@ cdef class Commands(DeviceObject):
         """Let what was recorded be closed. Nothing is submitted after that."""
         if self.uses:
             raise DeviceError("these commands are still at work on the device: wait for them")
-        self.leases, self.guards, self.recording = [], [], False
+        self.leases, self.guards, self.recording, self.kept = [], [], False, set()
 
     def copy_buffer(self, Buffer source not None, Buffer to not None, uint64_t source_offset=0, uint64_t to_offset=0,
                     nbytes=None) -> None:
@@ -168,6 +173,65 @@ cdef class Commands(DeviceObject):
         self.keep(pool)
         recorder.write_timestamp(pool.c_obj.get().number(), index)
 
+    def dispatch(self, Pipeline pipeline not None, resources, bytes push not None, groups) -> None:
+        """Run a shader.
+
+        Dispatches of one recording are ordered by `barrier` alone; the first sees all that was submitted before.
+
+        Parameters
+        ----------
+        pipeline
+            Of this device.
+        resources
+            For each binding in order a `Buffer`'s bytes as ``(buffer, offset, nbytes)``, or an `Image`.
+        push
+            The push constants, ``pipeline.push_bytes`` bytes.
+        groups
+            How many workgroups in x, y and z.
+        """
+        cdef vk.CommandPool* recorder = self.recorder()
+        cdef vk.Groups counts
+        cdef const char* data = push
+        pipeline.require_open()
+        if len(push) != pipeline.push_bytes:
+            raise InputError(f"{len(push)} bytes of push constants were given, the pipeline has {pipeline.push_bytes}")
+        counts.x, counts.y, counts.z = groups
+        require_groups(self.core, counts)
+        self.bind(pipeline, resources)
+        if not self.ordered:
+            recorder.barrier(STAGE_ALL, MEMORY_WRITE, STAGE_COMPUTE, SHADER_READ | SHADER_WRITE)
+            self.ordered = True
+        self.dispatcher.get().dispatch(recorder.commands(), pipeline.c_obj.get()[0], self.bound, data, counts)
+
+    def barrier(self) -> None:
+        """Let dispatches recorded before be done, and seen by those that follow."""
+        self.recorder().barrier(STAGE_COMPUTE, SHADER_WRITE, STAGE_COMPUTE, SHADER_READ | SHADER_WRITE)
+
+    def host_barrier(self) -> None:
+        """Let the CPU see, once this is done, what was recorded before."""
+        self.recorder().barrier(STAGE_ALL, MEMORY_WRITE, STAGE_HOST, HOST_READ)
+
+    cdef int bind(self, Pipeline pipeline, resources) except -1:
+        cdef const char* letters = pipeline.letters
+        cdef Py_ssize_t count = len(pipeline.letters), index
+        cdef vk.Limits limits = self.core.c_obj.get().limits()
+        cdef Buffer buffer
+        cdef vk.Bound one
+        if len(resources) != count:
+            raise InputError(f"{len(resources)} resources were given, the pipeline binds {count}")
+        self.keep(pipeline)
+        self.bound.clear()
+        for index in range(count):
+            what = resources[index]
+            if letters[index] != b"b" or not isinstance(what, tuple) or len(<tuple>what) != 3:
+                raise InputError(f"binding {index} is a {type(what).__name__}: (buffer, offset, nbytes) expected")
+            buffer, one.offset, one.nbytes = <tuple>what
+            require_bindable(buffer, one.offset, one.nbytes, limits)
+            self.keep(buffer)
+            one.handle, one.layout = buffer.c_obj.get().number(), 0
+            self.bound.push_back(one)
+        return 0
+
     cdef vk.CommandPool* recorder(self) except NULL:
         self.require_open()
         if not self.recording:
@@ -175,6 +239,8 @@ cdef class Commands(DeviceObject):
         return self.c_obj.get()
 
     cdef int keep(self, DeviceObject what) except -1:
+        if what in self.kept:
+            return 0
         if what.core is not self.core:
             raise DeviceError(f"a {type(what).__name__} of another Vulkan device was given")
         if isinstance(what, (Buffer, Image)) and what.memory is None and not what.adopted:
@@ -184,14 +250,17 @@ cdef class Commands(DeviceObject):
             guard.check()
             self.guards.append(guard)
         self.leases.append(what.lease("recorded commands"))
+        self.kept.add(what)
         return 0
 
     cdef void drop(self) noexcept:
         with nogil:
             self.c_obj.reset()
-        self.leases, self.guards = [], []
+            self.dispatcher.reset()
+        self.leases, self.guards, self.kept = [], [], set()
 
     def __dealloc__(self):
+        self.dispatcher.reset()
         self.c_obj.reset()  # before what the leases keep
 
 
@@ -255,10 +324,35 @@ cdef int require_binary_order(wait, signal) except -1:
     return 0
 
 
+cdef int require_groups(DeviceCore core, vk.Groups groups) except -1:
+    cdef vk.Limits limits = core.c_obj.get().limits()
+    if not (
+        0 < groups.x <= limits.maxComputeWorkGroupCount[0] and 0 < groups.y <= limits.maxComputeWorkGroupCount[1]
+        and 0 < groups.z <= limits.maxComputeWorkGroupCount[2]
+    ):
+        raise InputError(
+            f"{groups.x} x {groups.y} x {groups.z} workgroups: each from 1 to {limits.maxComputeWorkGroupCount}"
+        )
+    return 0
+
+
+cdef int require_bindable(Buffer buffer, uint64_t offset, uint64_t nbytes, vk.Limits limits) except -1:
+    if buffer is None:
+        raise InputError("no buffer was given")
+    require_range(buffer, offset, nbytes, USAGE_STORAGE, "STORAGE_BUFFER")
+    if offset % limits.minStorageBufferOffsetAlignment:
+        raise DeviceError(
+            f"a shader's buffer begins at a multiple of {limits.minStorageBufferOffsetAlignment} bytes, not at {offset}"
+        )
+    if nbytes > limits.maxStorageBufferRange:
+        raise DeviceError(f"{nbytes} bytes: a shader of this device sees {limits.maxStorageBufferRange} of a buffer")
+    return 0
+
+
 cdef int require_range(Buffer buffer, uint64_t offset, nbytes, uint32_t usage, str name) except -1:
     buffer.require_open()
     if not buffer.usage & usage:
-        raise DeviceError(f"the buffer was made without the usage {name}, which this copy needs: add it")
+        raise DeviceError(f"the buffer was made without the usage {name}, which this needs: add it")
     if not 0 < nbytes <= buffer.nbytes or offset > buffer.nbytes - nbytes:
         raise DeviceError(f"bytes {offset} to {offset + nbytes} are not inside a buffer of {buffer.nbytes} bytes")
     return 0
@@ -267,7 +361,7 @@ cdef int require_range(Buffer buffer, uint64_t offset, nbytes, uint32_t usage, s
 cdef int require_image(Image image, uint32_t usage, str name) except -1:
     image.require_open()
     if not image.usage & usage:
-        raise DeviceError(f"the image was made without the usage {name}, which this copy needs: add it")
+        raise DeviceError(f"the image was made without the usage {name}, which this needs: add it")
     return 0
 
 

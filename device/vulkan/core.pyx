@@ -71,6 +71,7 @@ cdef class InstanceCore:
             "driver_info": found.driver_info.decode(errors="replace"),
             "device_uuid": found.device_uuid,
             "driver_uuid": found.driver_uuid,
+            "cache_uuid": found.cache_uuid,
             "kind": found.kind,
             "api_version": found.api_version,
             "driver_version": found.driver_version,

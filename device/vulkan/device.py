@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...allocator.errors import DeviceError
@@ -15,6 +16,7 @@ from .core import DeviceCore, InstanceCore, feature_names
 from .device_memory import DeviceMemory
 from .errors import MissingFeatureError
 from .info import DeviceInfo, Message, packed_version
+from .pipeline_store import PipelineStore
 from .requirements import (
     EXTENSIONS,
     FEATURES,
@@ -27,10 +29,11 @@ from .sync import QueryPool, Semaphore
 from .transfers import Span, Transfers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
 
     from .memory import Buffer, Image
+    from .pipelines import Pipeline
 
 __all__ = ["Device", "physical_devices"]
 
@@ -102,6 +105,8 @@ class Device(DeviceMemory):
         self._enabled = enabled
         self.work = WorkQueue(core, lock)
         self.transfers = Transfers(self)
+        self.pipelines = PipelineStore(core, info)
+        self._saved = weakref.finalize(self, PipelineStore.save, self.pipelines)
         self._dropped = weakref.finalize(self, WorkQueue.abandon, self.work)
 
     @classmethod
@@ -252,7 +257,9 @@ class Device(DeviceMemory):
             return
         self.work.close(timeout)
         self.transfers.close()
+        self.pipelines.close()
         self.core.close()
+        self._saved.detach()
         self._dropped.detach()
 
     def semaphore(self) -> Semaphore:
@@ -272,6 +279,27 @@ class Device(DeviceMemory):
         if timeline:
             self._require_timeline()
         return Semaphore(self.core, timeline=timeline, handle=number)
+
+    def pipeline(
+        self,
+        name: str,
+        code: bytes,
+        bindings: str,
+        push_bytes: int,
+        constants: Mapping[int, int | float | bool] = MappingProxyType({}),
+    ) -> Pipeline:
+        """A compute shader, compiled when it is first asked for and kept until the device is closed.
+
+        What the driver compiled is kept in a file for the next process, see `docs/vulkan.md`.
+
+        Parameters
+        ----------
+        name
+            Of the shader, always with the same code.
+        code, bindings, push_bytes, constants
+            As for `Pipeline`.
+        """
+        return self.pipelines.get(name, code, bindings, push_bytes, constants)
 
     def commands(self) -> Commands:
         """Make commands, to be recorded between ``begin`` and ``end`` and given to `submit`."""

@@ -118,6 +118,8 @@ class DeviceInfo:
         The driver's numbers.
     device_uuid, driver_uuid : bytes
         File descriptors of memory go between devices where both are the same.
+    cache_uuid : bytes
+        Compiled pipelines are kept for devices and drivers where it is the same.
     timestamp_period : float
         Nanoseconds of a tick of time stamps.
     limits : dict
@@ -140,6 +142,7 @@ class DeviceInfo:
     device: int
     device_uuid: bytes
     driver_uuid: bytes
+    cache_uuid: bytes
     timestamp_period: float
     limits: dict[str, int] = field(hash=False)
     memory_types: tuple[MemoryType, ...]

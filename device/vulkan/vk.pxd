@@ -1,6 +1,6 @@
 """The C++ wrappers of Vulkan's objects in native/, repeated for Cython. Handles are numbers of 64 bits."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.pair cimport pair
@@ -39,7 +39,7 @@ cdef extern from "vk_instance.h" namespace "etvk" nogil:
 
 cdef extern from "vk_physical.h" namespace "etvk" nogil:
     cppclass Description:
-        string name, driver_name, driver_info, device_uuid, driver_uuid
+        string name, driver_name, driver_info, device_uuid, driver_uuid, cache_uuid
         uint32_t kind, api_version, driver_version, vendor, device
         double timestamp_period
         vector[pair[string, uint64_t]] limits
@@ -53,7 +53,20 @@ cdef extern from "vk_physical.h" namespace "etvk" nogil:
 
 
 cdef extern from "vk_context.h" namespace "etvk" nogil:
+    struct Limits "VkPhysicalDeviceLimits":
+        uint32_t maxPushConstantsSize, maxStorageBufferRange, maxPerStageResources
+        uint32_t maxPerStageDescriptorStorageBuffers, maxPerStageDescriptorStorageImages
+        uint32_t maxPerStageDescriptorSampledImages
+        uint64_t minStorageBufferOffsetAlignment
+        uint32_t[3] maxComputeWorkGroupCount
+
+    struct Properties "VkPhysicalDeviceProperties":
+        uint32_t vendorID, deviceID
+        uint8_t[16] pipelineCacheUUID
+
     cppclass Context:
+        const Limits& limits()
+        Properties properties
         Context(shared_ptr[Instance] instance, uint64_t physical, uint32_t family, const vector[string]& extensions,
                 const vector[string]& features) except +raise_python
         Context(shared_ptr[Instance] instance, uint64_t physical, uint64_t device) except +raise_python
@@ -167,3 +180,33 @@ cdef extern from "vk_commands.h" namespace "etvk" nogil:
         uint64_t number()
         void submit(uint64_t commands, const vector[Point]& wait, const vector[Point]& signal,
                     uint64_t fence) except +raise_python
+
+
+cdef extern from "vk_pipelines.h" namespace "etvk" nogil:
+    cppclass PipelineCache:
+        PipelineCache(const shared_ptr[Context]& context, const string& data) except +raise_python
+        uint64_t number()
+        string data() except +raise_python
+
+    struct Constant:
+        uint32_t id, value
+
+    cppclass ComputePipeline:
+        ComputePipeline(const shared_ptr[Context]& context, const vector[uint32_t]& words, const string& letters,
+                        uint32_t push_bytes, const vector[Constant]& constants, uint64_t cache) except +raise_python
+        uint64_t number()
+
+
+cdef extern from "vk_dispatch.h" namespace "etvk" nogil:
+    struct Bound:
+        uint64_t handle, offset, nbytes
+        uint32_t layout
+
+    struct Groups:
+        uint32_t x, y, z
+
+    cppclass Dispatcher:
+        Dispatcher(shared_ptr[Context] context) except +
+        void begin() except +raise_python
+        void dispatch(uint64_t commands, const ComputePipeline& pipeline, const vector[Bound]& bound,
+                      const char* push, const Groups& groups) except +raise_python

@@ -14,11 +14,41 @@
 
 namespace etvk {
 
-enum Kind { kBuffer, kMemory, kImage, kImageView, kFence, kSemaphore, kQueryPool, kCommandPool, kKinds };
+enum Kind {
+  kBuffer,
+  kMemory,
+  kImage,
+  kImageView,
+  kFence,
+  kSemaphore,
+  kQueryPool,
+  kCommandPool,
+  kShaderModule,
+  kSampler,
+  kSetLayout,
+  kPipelineLayout,
+  kPipeline,
+  kPipelineCache,
+  kDescriptorPool,
+  kKinds
+};
 
 inline const char* kind_name(int kind) {
-  static const char* const names[] = {"buffer", "memory block", "image",      "image view",
-                                      "fence",  "semaphore",    "query pool", "command pool"};
+  static const char* const names[] = {"buffer",
+                                      "memory block",
+                                      "image",
+                                      "image view",
+                                      "fence",
+                                      "semaphore",
+                                      "query pool",
+                                      "command pool",
+                                      "shader module",
+                                      "sampler",
+                                      "descriptor set layout",
+                                      "pipeline layout",
+                                      "pipeline",
+                                      "pipeline cache",
+                                      "descriptor pool"};
   return names[kind];
 }
 
@@ -30,7 +60,7 @@ class Context {
       : instance_(std::move(instance)), physical_((VkPhysicalDevice)physical), owned_(true) {
     create(family, extensions, features);
     fetch();
-    read_memory();
+    read_properties();
   }
   // Uses the application's, which outlives this object.
   Context(std::shared_ptr<Instance> instance, uint64_t physical, uint64_t device)
@@ -39,7 +69,7 @@ class Context {
         device_((VkDevice)device),
         owned_(false) {
     fetch();
-    read_memory();
+    read_properties();
   }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -113,10 +143,12 @@ class Context {
   bool leaked() const { return leaked_; }
   const Instance& instance() const { return *instance_; }
   VkPhysicalDevice physical() const { return physical_; }
+  const VkPhysicalDeviceLimits& limits() const { return properties.limits; }
   uint32_t memory_type_count() const { return memory.memoryTypeCount; }
 
   DeviceFunctions fn;
   VkPhysicalDeviceMemoryProperties memory = {};
+  VkPhysicalDeviceProperties properties = {};
 
  private:
   VkResult injected(const char* name) {
@@ -172,7 +204,13 @@ class Context {
     throw Missing("the VkDevice has no " + missing);
   }
 
-  void read_memory() { instance_->fn.GetPhysicalDeviceMemoryProperties(physical_, &memory); }
+  void read_properties() {
+    instance_->fn.GetPhysicalDeviceMemoryProperties(physical_, &memory);
+    VkPhysicalDeviceProperties2 found = {};
+    found.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    instance_->fn.GetPhysicalDeviceProperties2(physical_, &found);
+    properties = found.properties;
+  }
 
   std::shared_ptr<Instance> instance_;
   VkPhysicalDevice physical_;

@@ -35,7 +35,12 @@
   F(CreateQueryPool) F(DestroyQueryPool) F(GetQueryPoolResults) F(CreateCommandPool) F(DestroyCommandPool) \
   F(ResetCommandPool) F(AllocateCommandBuffers) F(BeginCommandBuffer) F(EndCommandBuffer) \
   F(CmdPipelineBarrier) F(CmdCopyBuffer) F(CmdFillBuffer) F(CmdCopyImage) F(CmdCopyBufferToImage) \
-  F(CmdCopyImageToBuffer) F(CmdResetQueryPool) F(CmdWriteTimestamp)
+  F(CmdCopyImageToBuffer) F(CmdResetQueryPool) F(CmdWriteTimestamp) F(CreateShaderModule) F(DestroyShaderModule) \
+  F(CreateSampler) F(DestroySampler) F(CreateDescriptorSetLayout) F(DestroyDescriptorSetLayout) \
+  F(CreateDescriptorPool) F(DestroyDescriptorPool) F(ResetDescriptorPool) F(AllocateDescriptorSets) \
+  F(UpdateDescriptorSets) F(CreatePipelineLayout) F(DestroyPipelineLayout) F(CreatePipelineCache) \
+  F(DestroyPipelineCache) F(GetPipelineCacheData) F(CreateComputePipelines) F(DestroyPipeline) F(CmdBindPipeline) \
+  F(CmdBindDescriptorSets) F(CmdPushConstants) F(CmdDispatch)
 // clang-format on
 
 // Null where neither the version nor an extension gives them.

@@ -70,7 +70,7 @@ inline std::vector<std::string> feature_names() {
 using Numbers = std::vector<std::pair<std::string, uint64_t>>;
 
 struct Description {
-  std::string name, driver_name, driver_info, device_uuid, driver_uuid;
+  std::string name, driver_name, driver_info, device_uuid, driver_uuid, cache_uuid;
   uint32_t kind = 0, api_version = 0, driver_version = 0, vendor = 0, device = 0;
   double timestamp_period = 0;
   Numbers limits;
@@ -105,6 +105,9 @@ inline void describe_limits(const VkPhysicalDeviceLimits& limits, Numbers* out) 
   ETVK_LIMIT(maxImageDimension3D)
   ETVK_LIMIT(maxBoundDescriptorSets)
   ETVK_LIMIT(maxPerStageDescriptorStorageBuffers)
+  ETVK_LIMIT(maxPerStageDescriptorStorageImages)
+  ETVK_LIMIT(maxPerStageDescriptorSampledImages)
+  ETVK_LIMIT(maxPerStageResources)
   ETVK_LIMIT(maxComputeSharedMemorySize)
   ETVK_LIMIT(maxComputeWorkGroupInvocations)
   ETVK_LIMIT(minMemoryMapAlignment)
@@ -155,6 +158,7 @@ inline void describe_properties(const Instance& instance, VkPhysicalDevice physi
   out->timestamp_period = core.limits.timestampPeriod;
   out->driver_name = driver.driverName;
   out->driver_info = driver.driverInfo;
+  out->cache_uuid.assign(reinterpret_cast<const char*>(core.pipelineCacheUUID), VK_UUID_SIZE);
   out->device_uuid.assign(reinterpret_cast<const char*>(id.deviceUUID), VK_UUID_SIZE);
   out->driver_uuid.assign(reinterpret_cast<const char*>(id.driverUUID), VK_UUID_SIZE);
   describe_limits(core.limits, &out->limits);

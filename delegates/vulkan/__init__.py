@@ -1,0 +1,1 @@
+"""The Vulkan delegate: subgraphs run as compute shaders."""

@@ -1,0 +1,193 @@
+# distutils: language = c++
+"""Compute pipelines and their cache."""
+
+cimport cython
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from etarena.device.vulkan cimport vk
+from etarena.device.vulkan.core cimport DeviceCore, DeviceObject
+
+from ...allocator.errors import DeviceError, InputError
+
+__all__ = ["Pipeline", "PipelineCache"]
+
+cdef uint32_t SPIRV_MAGIC = 0x07230203
+cdef Py_ssize_t SPIRV_HEADER = 20      # bytes
+cdef Py_ssize_t CACHE_HEADER = 32      # bytes of VkPipelineCacheHeaderVersionOne
+
+
+@cython.final
+cdef class PipelineCache(DeviceObject):
+    """A VkPipelineCache: what the driver keeps of pipelines it compiled.
+
+    Parameters
+    ----------
+    core : DeviceCore
+        Whose.
+    data : bytes
+        What another cache gave for the same device and driver; empty: begin with nothing.
+
+    Raises
+    ------
+    DeviceError
+        The data are of another device or driver, or none of a pipeline cache.
+    """
+
+    def __cinit__(self, DeviceCore core not None, bytes data not None=b""):
+        cdef string content = data
+        self.start(core)
+        if data:
+            require_cache_header(core, data)
+        with nogil:
+            self.c_obj.reset(new vk.PipelineCache(core.c_obj, content))
+
+    @property
+    def handle(self) -> int:
+        """The VkPipelineCache."""
+        self.require_open()
+        return self.c_obj.get().number()
+
+    def data(self) -> bytes:
+        """Everything in it, to begin another with."""
+        cdef string found
+        self.require_open()
+        with nogil:
+            found = self.c_obj.get().data()
+        return found
+
+    cdef void drop(self) noexcept:
+        with nogil:
+            self.c_obj.reset()
+
+
+@cython.final
+cdef class Pipeline(DeviceObject):
+    """A compute shader, compiled for a device.
+
+    Parameters
+    ----------
+    core : DeviceCore
+        Whose.
+    code : bytes
+        SPIR-V with the entry point ``main``. What it does is the caller's concern: drivers trust it.
+    bindings : str
+        One letter for each binding of set 0, from binding 0 on: ``"b"`` a storage buffer, ``"i"`` a storage image,
+        ``"t"`` an image with a sampler, linear and clamped to the edge.
+    push_bytes : int
+        Size of the push constants; a multiple of 4.
+    constants : Mapping of int to int, float or bool
+        Specialization constants of 32 bits by their ids.
+    cache : PipelineCache, optional
+        Where the driver looks first, and keeps what it compiled.
+
+    Raises
+    ------
+    InputError
+        No SPIR-V, unknown letters, sizes that do not fit.
+    DeviceError
+        More than the device's limits allow.
+    """
+
+    def __cinit__(
+        self, DeviceCore core not None, bytes code not None, *, str bindings not None, uint32_t push_bytes,
+        constants=None, PipelineCache cache=None,
+    ):
+        cdef vector[uint32_t] words = spirv_words(code)
+        cdef vector[vk.Constant] values = constant_values(constants or {})
+        cdef string letters = bindings.encode()
+        cdef uint64_t cache_number = 0
+        self.start(core)
+        require_layout(core, bindings, push_bytes)
+        in_use = None
+        if cache is not None:
+            if cache.core is not core:
+                raise DeviceError("a PipelineCache of another Vulkan device was given")
+            in_use = cache.lease("a pipeline that is being compiled")
+            cache_number = cache.c_obj.get().number()
+        with nogil:
+            self.c_obj.reset(
+                new vk.ComputePipeline(core.c_obj, words, letters, push_bytes, values, cache_number)
+            )
+        del in_use
+        self.bindings, self.push_bytes, self.letters = bindings, push_bytes, bindings.encode()
+
+    @property
+    def handle(self) -> int:
+        """The VkPipeline."""
+        self.require_open()
+        return self.c_obj.get().number()
+
+    cdef void drop(self) noexcept:
+        with nogil:
+            self.c_obj.reset()
+
+
+cdef int require_cache_header(DeviceCore core, bytes data) except -1:
+    """Refuse data that drivers may not be given: Vulkan forbids headers of another kind or device."""
+    cdef uint32_t[4] header
+    cdef const char* begin = data
+    cdef vk.Properties mine = core.c_obj.get().properties
+    if len(data) < CACHE_HEADER:
+        raise DeviceError(f"{len(data)} bytes are no pipeline cache: it has a header of {CACHE_HEADER}")
+    memcpy(header, begin, sizeof(header))
+    if header[0] < CACHE_HEADER or header[0] > <uint64_t>len(data) or header[1] != 1:
+        raise DeviceError("the data given are not those of a pipeline cache")
+    if header[2] != mine.vendorID or header[3] != mine.deviceID or data[16:32] != bytes(mine.pipelineCacheUUID):
+        raise DeviceError("the pipeline cache is of another device or driver: begin with an empty one")
+    return 0
+
+
+cdef vector[uint32_t] spirv_words(bytes code) except *:
+    cdef vector[uint32_t] words
+    cdef const char* begin = code
+    if len(code) < SPIRV_HEADER or len(code) % 4:
+        raise InputError(f"{len(code)} bytes are no SPIR-V: it is a header of 20 bytes and words of 4")
+    words.resize(len(code) // 4)
+    memcpy(words.data(), begin, len(code))
+    if words[0] != SPIRV_MAGIC:
+        raise InputError(f"SPIR-V begins with 0x{SPIRV_MAGIC:08x}, this code with 0x{words[0]:08x}")
+    return words
+
+
+cdef vector[vk.Constant] constant_values(constants) except *:
+    cdef vector[vk.Constant] out
+    cdef vk.Constant constant
+    cdef float real
+    cdef int whole
+    for number, value in constants.items():
+        constant.id = number
+        if isinstance(value, float):
+            real = value
+            memcpy(&constant.value, &real, 4)
+        elif isinstance(value, int) and value < 0:
+            whole = value
+            memcpy(&constant.value, &whole, 4)
+        elif isinstance(value, int):
+            constant.value = value
+        else:
+            raise InputError(f"specialization constant {number} is a {type(value).__name__}: int, float or bool wanted")
+        out.push_back(constant)
+    return out
+
+
+cdef int require_layout(DeviceCore core, str bindings, uint32_t push_bytes) except -1:
+    cdef vk.Limits limits = core.c_obj.get().limits()
+    unknown = set(bindings) - set("bit")
+    if unknown:
+        raise InputError(f"bindings={bindings!r}: b (buffer), i (storage image) and t (texture) are known")
+    for letter, most in (
+        ("b", limits.maxPerStageDescriptorStorageBuffers), ("i", limits.maxPerStageDescriptorStorageImages),
+        ("t", limits.maxPerStageDescriptorSampledImages),
+    ):
+        if bindings.count(letter) > most:
+            raise DeviceError(f"bindings={bindings!r}: a shader of this device may have {most} x {letter!r}")
+    if <uint64_t>len(bindings) > limits.maxPerStageResources:
+        raise DeviceError(f"{len(bindings)} bindings: a shader of this device may have {limits.maxPerStageResources}")
+    if push_bytes % 4 or push_bytes > limits.maxPushConstantsSize:
+        raise InputError(
+            f"push constants of {push_bytes} bytes: a multiple of 4 up to {limits.maxPushConstantsSize} is possible"
+        )
+    return 0
