@@ -21,6 +21,7 @@ cdef extern from "etarena.h" nogil:
         uint64_t size_multiple
         uint64_t row_pitch
         uint64_t devices
+        uint64_t memory
 
     struct etarena_spec:
         const char* key

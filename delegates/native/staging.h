@@ -15,7 +15,7 @@ constexpr uint64_t kMostScratch = 1ull << 46;    // bytes; more is a mistake
 constexpr uint64_t kMostAlignment = 1ull << 30;  // bytes
 
 // Device: the delegate does not take the tensor's; Fixed: on a device, where nothing is copied for a layout.
-enum class Misfit : uint8_t { None = 0, Alignment = 1, Size = 2, Pitch = 3, Device = 4, Fixed = 5 };
+enum class Misfit : uint8_t { None = 0, Alignment = 1, Size = 2, Pitch = 3, Device = 4, Fixed = 5, Memory = 6 };
 
 struct Staged {
   uint32_t argument;
@@ -63,6 +63,7 @@ inline std::string wrong_wish(const etarena_requirement& wish, const etarena_arg
     return "alignment " + std::to_string(wish.alignment) + " is no power of two up to 2**30";
   }
   if (wish.size_multiple > kMostAlignment || wish.row_pitch > kMostAlignment) return "more than 2**30 bytes";
+  if (wish.memory > ETARENA_PLANNED) return "memory " + std::to_string(wish.memory) + " is unknown";
   if (argument.kind != ETARENA_TENSOR) return {};
   if (wish.row_pitch % item_bytes(argument.dtype) != 0) {
     return "a row pitch of " + std::to_string(wish.row_pitch) + " bytes is no multiple of an element's bytes";
@@ -89,7 +90,7 @@ inline Misfit layout_misfit(const etarena_requirement& wish, const etarena_argum
 // Whether a copy may be needed, before the address is known. `joined`: the plan has aligned and sized the buffer.
 inline bool may_stage(const etarena_requirement& wish, const etarena_argument& argument, bool joined) {
   if (argument.kind != ETARENA_TENSOR || argument.nbytes == 0 || argument.device.type != 0) return false;
-  if (layout_misfit(wish, argument) != Misfit::None) return true;
+  if (layout_misfit(wish, argument) != Misfit::None || (!joined && wish.memory == ETARENA_PLANNED)) return true;
   const bool aligned = wish.alignment <= 1 || (joined && wish.alignment <= kPage);
   return !aligned || (!joined && wish.size_multiple > 1 && argument.nbytes % wish.size_multiple != 0);
 }
@@ -109,6 +110,7 @@ inline Misfit misfit(const etarena_requirement& wish, const etarena_argument& ar
   if (argument.nbytes == 0) return Misfit::None;
   if (argument.device.type != 0) return device_misfit(wish, argument);
   if (layout_misfit(wish, argument) != Misfit::None) return Misfit::Pitch;
+  if (!joined && wish.memory == ETARENA_PLANNED) return Misfit::Memory;
   if (wish.alignment > 1 && reinterpret_cast<uintptr_t>(argument.data) % wish.alignment != 0) return Misfit::Alignment;
   if (!joined && wish.size_multiple > 1 && argument.nbytes % wish.size_multiple != 0) return Misfit::Size;
   return Misfit::None;
