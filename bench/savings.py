@@ -12,11 +12,9 @@ import argparse
 import copy
 import json
 import logging
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from etarena.allocator.errors import Error
 
 from .machine import describe
 from .models import MODELS
+from .rows import keep_rows, last_line, printed
 from .sections import table, write_sections
 
 __all__ = ["CASES", "Row", "keep", "measure", "section"]
@@ -216,13 +215,7 @@ def apart(name: str, sizes: str) -> Row:
 
 
 def _in_a_process(*arguments: str) -> str:
-    """The last line that this module prints there; Error with the last one of its complaints if it fails."""
-    command = [sys.executable, "-m", "bench.savings", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
-        raise Error(next(reversed(done.stderr.strip().splitlines()), f"exit code {done.returncode}"))
-    return lines[-1]
+    return last_line("bench.savings", *arguments, seconds=SECONDS)
 
 
 def section(rows: Sequence[Row]) -> str:
@@ -265,17 +258,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def keep(rows: Sequence[Row], path: Path = KEPT) -> list[Row]:
     """Replace these rows in a file, and return all that are in it, in the order of the models."""
-    kept = {(entry["name"], entry["sizes"]): Row(**entry) for entry in _read(path)}
-    kept |= {(row.name, row.sizes): row for row in rows}
-    known = [kept[name, sizes] for name in CASES for sizes in ("fixed", "varying") if (name, sizes) in kept]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(row) for row in known], indent=1))
-    return known
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
-    return entries
+    order = [(name, sizes) for name in CASES for sizes in ("fixed", "varying")]
+    return keep_rows(rows, path, Row, lambda row: (row.name, row.sizes), order)
 
 
 def main() -> None:
@@ -288,7 +272,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     if arguments.one:
-        print(json.dumps(asdict(measure(*arguments.one))))
+        print(printed(measure(*arguments.one)))
     elif arguments.workspace:
         print(workspace(arguments.workspace))
     else:

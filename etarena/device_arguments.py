@@ -6,6 +6,7 @@ from typing import Any
 from .allocator.errors import InputError, InputTypeError
 from .device.device import Device
 from .device_placement import CPU, Placement
+from .per_method import check_methods
 
 __all__ = ["placements"]
 
@@ -49,9 +50,7 @@ def _by_method(argument: str, given: object, methods: Mapping[str, Any]) -> Mapp
         return {}
     if not isinstance(given, Mapping):
         raise InputTypeError(f"{argument}: with several methods, a mapping of their names, got {type(given).__name__}")
-    unknown = sorted(set(given) - set(methods))
-    if unknown:
-        raise InputError(f"{argument}: no method {unknown[0]!r}; there are {', '.join(sorted(methods))}")
+    check_methods(argument, given, methods)
     return given
 
 
