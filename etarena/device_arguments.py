@@ -62,7 +62,7 @@ def _inputs(given: object) -> dict[str, Device]:
     return {name: Device(device) for name, device in given.items()}
 
 
-def _outputs(given: object) -> Mapping[int, Device]:
+def _outputs(given: object) -> Mapping[int, Device] | Device:
     if given is None:
         return {}
     if isinstance(given, Mapping):
@@ -72,16 +72,4 @@ def _outputs(given: object) -> Mapping[int, Device]:
         return {position: Device(device) for position, device in given.items()}
     if isinstance(given, Sequence) and not isinstance(given, str):
         return {position: CPU if device is None else Device(device) for position, device in enumerate(given)}
-    return AllOutputs(Device(given))
-
-
-class AllOutputs(dict[int, Device]):
-    """One device for every output of a method, however many it has."""
-
-    def __init__(self, device: Device) -> None:
-        super().__init__()
-        self.device = device
-
-    def get(self, position: int, default: Any = None) -> Any:
-        """The device, whatever the position."""
-        return self.device
+    return Device(given)
