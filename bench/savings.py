@@ -54,11 +54,12 @@ HEADING = "## Savings over XNNPACK beside a plan"
 NOTES = """\
 Activation memory in KiB of models that XNNPACK runs in parts, at one size, all lowered with the stock partitioner, like
 with like: `fixed` is exported for this size alone, `varying` without bounds by etarena and with bounds at this size for
-stock ExecuTorch; `no stock` where it cannot export the model, as said below. `arena`: of a run of etarena, XNNPACK's scratch included; `bound`: the largest sum of live bytes and
-scratch at any instruction, below which no plan can be. `planned`: the buffers that stock ExecuTorch plans, the caller's
-inputs and results not counted on either side; `workspace`: what its XNNPACK holds after a run, counted by the allocator
-that XNNPACK is given. `most`: what a plan as small as the bound would save. Targets: arena at most 1.05 x bound and
-never more than stock, at least 20 % saved by three models or more."""
+stock ExecuTorch; `no stock` where it cannot export the model, as said below. `arena`: of a run of etarena, XNNPACK's
+scratch included; `bound`: the largest sum of live bytes and scratch at any instruction, below which no plan can be.
+`planned`: the buffers that stock ExecuTorch plans, the caller's inputs and results not counted on either side;
+`workspace`: what its XNNPACK holds after a run, counted by the allocator that XNNPACK is given. `most`: what a plan as
+small as the bound would save. Targets: arena at most 1.05 x bound and never more than stock, at least 20 % saved by
+three models or more."""
 
 
 @dataclass
@@ -121,7 +122,7 @@ def _compare(row: Row, *subject: Any) -> None:
         _measure_stock(row, *subject)
     except Exception as error:
         row.planned = row.workspace = 0
-        row.failure = f"stock ExecuTorch: {type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+        row.failure = f"stock ExecuTorch: {type(error).__name__}: {next(iter(str(error).splitlines()), '').strip()}"
 
 
 def _subject(name: str) -> tuple[Any, tuple[Any, ...], tuple[Any, ...], Sequence[Any]]:

@@ -15,8 +15,8 @@ from .allocator import plan
 from .allocator.errors import Error, ExportError, InputError, InputTypeError
 from .allocator.sizes import Opcode
 from .capture import Capture, capture_model, capture_program, first_lines
-from .device_arguments import placements
-from .device_placement import Placement
+from .devices.arguments import placements
+from .devices.placement import Placement
 from .lowering import Watch, lower
 from .oblivious import size_oblivious_tracing
 from .per_method import check_methods

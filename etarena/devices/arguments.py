@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .allocator.errors import InputError, InputTypeError
-from .device.device import Device
-from .device_placement import CPU, Placement
-from .per_method import check_methods
+from ..allocator.errors import InputError, InputTypeError
+from ..device.device import Device
+from ..per_method import check_methods
+from .placement import CPU, Placement
 
 __all__ = ["placements"]
 

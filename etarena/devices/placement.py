@@ -22,10 +22,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import GraphModule, Node
 
-from .allocator.errors import DeviceError, ExportError, InputError
-from .device.device import Device
-from .ops.transfer import TRANSFERS
-from .traced import user_input_names
+from ..allocator.errors import DeviceError, ExportError, InputError
+from ..device.device import Device
+from ..ops.transfer import TRANSFERS
+from ..traced import user_input_names
 
 __all__ = ["CPU", "DEVICE", "TO_DEVICE", "Placement", "own_device_tags", "place_on_devices"]
 
@@ -172,10 +172,10 @@ class _Placer:
         wanted = self.placement.output_devices(len(results) - hidden, self.method) if is_top else []
         for place, (source, device) in enumerate(zip(results, [CPU] * hidden + wanted, strict=True)):
             position = place - hidden if is_top else place
-            if not device.is_cpu and not (isinstance(source, Node) and isinstance(source.meta["val"], torch.Tensor)):
-                raise InputError(
-                    f"output_devices: output {position} of method {self.method!r} is no tensor: give devices by position"
-                )
+            is_tensor = isinstance(source, Node) and isinstance(source.meta.get("val"), torch.Tensor)
+            if not device.is_cpu and not is_tensor:
+                what = f"output {position} of method {self.method!r}"
+                raise InputError(f"output_devices: {what} is no tensor: give devices by position")
             if isinstance(source, Node):
                 results[place] = self._on(node, source, device, f"output {position}")
         self._rename_results(node, results, is_top)
