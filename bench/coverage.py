@@ -38,7 +38,8 @@ Every model of `bench/models`, exported without bounds on its sizes, run at all 
 the arena filled with garbage before every run. `error`: largest difference from eager PyTorch over its largest
 magnitude, over all runs (at most 1e-4; integers are equal). `ratio`: the worst of arena / lower bound, at any size down
 to a single row, where the alignment of a few buffers shows; `excess`: the bytes above the bound there. A row is that of
-the model's last run, whichever models ran beside it: rows may come from different states of the project."""
+the model's last run, whichever models ran beside it: rows may come from different states of the project, and those from
+before `excess` was counted have none."""
 
 
 @dataclass
@@ -57,8 +58,8 @@ class Row:
         Largest error of any run; infinite for a wrong shape, type or integer.
     ratio : float
         Largest of arena over lower bound.
-    excess : int
-        Bytes of the arena above the lower bound in that run.
+    excess : int or None
+        Bytes of the arena above the lower bound in that run; None in rows from before they were counted.
     export_seconds : float
         Time that the export took.
     failure : str
@@ -71,7 +72,7 @@ class Row:
     sizes: int = 0
     error: float = 0.0
     ratio: float = 1.0
-    excess: int = 0
+    excess: int | None = None
     export_seconds: float = 0.0
     failure: str = ""
 
@@ -104,6 +105,7 @@ def _run(row: Row, model: Any, program: Any) -> None:
     from torch.utils._pytree import tree_leaves, tree_map
 
     method = program.method("forward")
+    row.excess = 0
     for size in [*model.sizes, *reversed(model.sizes[:-1])]:
         inputs = model.inputs(size)
         with torch.no_grad():
@@ -163,7 +165,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row.sizes),
         f"{row.error:.1e}",
         f"{row.ratio:.4f}",
-        str(row.excess),
+        "" if row.excess is None else str(row.excess),
         f"{row.export_seconds:.1f}",
     )
     return (row.name, row.family, *figures)
