@@ -16,6 +16,7 @@ class PipelineCache(DeviceObject):
 class Pipeline(DeviceObject):
     bindings: str
     push_bytes: int
+    workgroup: tuple[int, int, int]
     def __new__(
         cls,
         core: DeviceCore,
