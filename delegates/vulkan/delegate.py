@@ -11,7 +11,7 @@ from ...allocator.errors import DeviceError, Error
 from ...allocator.sizes import SizeProgram
 from ...device.copies import allow_copy
 from ...device.device import DeviceType
-from ...device.vulkan.submission import Submission
+from ...device.vulkan.transfers import Span
 from ..delegate import READ, WRITE, Delegate, Requirement
 from .bound import BoundGraph, padded
 from .dtypes import dtype_of_code
@@ -138,8 +138,7 @@ class VulkanDelegate(Delegate):
         self.weights.close()
 
     def _submit(self, commands: Commands) -> None:
-        submission: Submission = self.device.submit(commands)
-        submission.wait(None)
+        self.device.submit(commands).wait(None)
 
     def _inputs_of(self, shapes: Sequence[Any]) -> list[Any]:
         return list(shapes[: self.n_inputs])
@@ -198,10 +197,10 @@ class VulkanDelegate(Delegate):
         return span.buffer, span.offset
 
     def _of_resource(self, tensor: ETensor) -> Spot:
-        buffer = tensor.resource.owner
-        if not hasattr(buffer, "usage") or buffer.core is not self.device.core:
-            raise DeviceError(f"a tensor on {tensor.device} is no buffer of the Vulkan device of this method")
-        return buffer, tensor.resource.offset
+        place = self.device.transfers.place_of_resource(tensor.resource)
+        if not isinstance(place, Span):
+            raise DeviceError("an image is given where a Vulkan delegate wants a buffer")
+        return place.buffer, place.offset
 
     def _run_in_device_memory(self, bound: BoundGraph, args: Sequence[Any]) -> None:
         """Inner tensors and copies of the CPU's arguments in memory of the device."""

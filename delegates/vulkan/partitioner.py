@@ -108,7 +108,7 @@ class VulkanPartitioner(Partitioner):
         super().__init__()
         self.skip = frozenset(skip)
         self.reasons: dict[str, str] = {}
-        self.delegation_spec = DelegationSpec(BACKEND_ID, [CompileSpec("version", b"1")])
+        self.delegation_spec = DelegationSpec(BACKEND_ID, [CompileSpec("takes_devices", b"vulkan")])
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

@@ -1,7 +1,8 @@
 """Which device every value of a program is on, and the copies between devices that follow from it.
 
 Inputs and outputs are where the user says, what a delegate is given and gives is on the delegate's device (the compile
-spec ``target_device``, as ExecuTorch's partitioners write it), everything else is on the CPU, whose kernels can read
+spec ``target_device``, as ExecuTorch's partitioners write it), or where it is if the delegate takes it there (compile spec
+``takes_devices``: names of device types with commas between), everything else is on the CPU, whose kernels can read
 nothing else. Where the two ends of an edge differ, a copy is put in between: an operator of the program, which the run
 time counts. Bodies of control flow take and return what is on the CPU.
 """
@@ -35,6 +36,7 @@ DEVICE = "etarena_device"
 """Key of a node's meta: the device of what it makes, where that is not the CPU."""
 CPU = Device("cpu")
 TARGET_DEVICE = "target_device"
+TAKES_DEVICES = "takes_devices"
 
 
 @dataclass(frozen=True)
@@ -147,14 +149,37 @@ class _Placer:
         if node.target in (TO_DEVICE, operator.getitem, torch.ops.aten.sym_size.int):
             return  # takes results apart, or reads no data
         device = CPU
+        takes: frozenset[int] = frozenset()
         if node.target is executorch_call_delegate:
+            takes = self._taken_types(module, node)
             device = self._delegate_device(module, node)
             for made in (node, *node.users) if not device.is_cpu else ():  # the users take its results apart
                 made.meta[DEVICE] = device
         what = self._label(module, node)
         for source in node.all_input_nodes:
-            if source.op != "get_attr":
+            if source.op != "get_attr" and source.meta.get(DEVICE, CPU).type not in takes:
                 self._supply(node, source, device, what)
+
+    def _taken_types(self, module: GraphModule, node: Node) -> frozenset[int]:
+        """Types of the devices, besides its own, on which a delegate takes its arguments as they are."""
+        lowered = getattr(module, str(node.args[0].target))
+        for spec in lowered.compile_specs:
+            if spec.key == TAKES_DEVICES:
+                try:
+                    return frozenset(int(Device(name).type) for name in bytes(spec.value).decode().split(",") if name)
+                except (DeviceError, UnicodeDecodeError) as error:
+                    raise ExportError(f"delegate {lowered.backend_id!r} has bad {TAKES_DEVICES}: {error}") from error
+        return frozenset()
+
+    def _can_be_made_on(self, source: Node, device: Device, user: Node) -> bool:
+        """Whether the delegate that makes a value can make it on a device, where all that use it take it."""
+        module = source.graph.owning_module
+        makers = [source.args[0]] if source.target is operator.getitem else []
+        others = [other for other in source.users if other is not user]
+        return all(
+            node.target is executorch_call_delegate and int(device.type) in self._taken_types(module, node)
+            for node in (*makers, *others)
+        ) and bool(makers)
 
     def _delegate_device(self, module: GraphModule, node: Node) -> Device:
         lowered = getattr(module, str(node.args[0].target))
@@ -205,6 +230,9 @@ class _Placer:
             return source  # but what an input on a device becomes is a copy: a result is never the caller's memory
         if source.target is TO_DEVICE and source.args[0].meta.get(DEVICE, CPU) == device:
             return source.args[0]
+        if user.op == "output" and here.is_cpu and self._can_be_made_on(source, device, user):
+            source.meta[DEVICE] = device
+            return source
         if (source, device) not in self.copies:
             self._refuse(source, here, device, what)
             self.copies[source, device] = self._copy(user, source, device)
