@@ -55,8 +55,8 @@ cdef class Commands(CopyCommands):
         pipeline
             Of this device.
         resources
-            For each binding in order bytes of a `Buffer` as ``(buffer, offset, nbytes)``, or an `Image`: a storage image
-            in the layout GENERAL, one that is sampled in that or in SHADER_READ_ONLY_OPTIMAL.
+            For each binding in order bytes of a `Buffer` as ``(buffer, offset, nbytes)``, or an `Image`: a storage
+            image in the layout GENERAL, one that is sampled in that or in SHADER_READ_ONLY_OPTIMAL.
         push
             The push constants, ``pipeline.push_bytes`` bytes.
         groups
@@ -330,7 +330,7 @@ cdef int require_bytes(Buffer buffer, offset, nbytes, const vk.Limits* limits) e
     require_numbers(offset, nbytes)
     require_range(buffer, offset, nbytes, USAGE_STORAGE_BUFFER, "STORAGE_BUFFER")
     if <uint64_t>offset % step:
-        raise DeviceError(f"what a shader of this device is given begins at a multiple of {step} bytes, not at {offset}")
+        raise DeviceError(f"a shader of this device reads from a multiple of {step} bytes on, not from {offset}")
     if nbytes > limits.maxStorageBufferRange:
         raise DeviceError(f"{nbytes} bytes: a shader of this device sees {limits.maxStorageBufferRange} of a buffer")
     return 0

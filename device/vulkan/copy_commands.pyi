@@ -1,11 +1,8 @@
-from typing_extensions import disjoint_base
-
 from .memory import Buffer, Image
 from .recording import Recording
 
 __all__ = ["CopyCommands"]
 
-@disjoint_base
 class CopyCommands(Recording):
     def copy_buffer(
         self, source: Buffer, to: Buffer, source_offset: int = 0, to_offset: int = 0, nbytes: int | None = None

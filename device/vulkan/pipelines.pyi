@@ -3,7 +3,9 @@ from typing import Self, final
 
 from .core import DeviceCore, DeviceObject
 
-__all__ = ["Pipeline", "PipelineCache"]
+__all__ = ["Pipeline", "PipelineCache", "constant_bits"]
+
+def constant_bits(constants: Mapping[int, int | float | bool]) -> tuple[tuple[int, int], ...]: ...
 
 @final
 class PipelineCache(DeviceObject):

@@ -3,7 +3,7 @@
 
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -13,9 +13,34 @@ from etarena.device.vulkan.core cimport DeviceCore, DeviceObject
 from ...allocator.errors import DeviceError, InputError
 from .spirv import read_interface
 
-__all__ = ["Pipeline", "PipelineCache"]
+__all__ = ["Pipeline", "PipelineCache", "constant_bits"]
 
 cdef Py_ssize_t CACHE_HEADER = 32      # bytes of VkPipelineCacheHeaderVersionOne
+
+
+def constant_bits(constants) -> tuple:
+    """Specialization constants as pairs of id and 32 bits, in the order of their ids.
+
+    Raises
+    ------
+    InputError
+        An id or a value has not 32 bits.
+    """
+    cdef float real
+    cdef uint32_t bits
+    out = []
+    for number, value in constants.items():
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 32:
+            raise InputError(f"specialization constants have ids of 32 bits, not {number!r}")
+        if isinstance(value, float):
+            real = value
+            memcpy(&bits, &real, 4)
+        elif isinstance(value, int) and -(1 << 31) <= value < 1 << 32:
+            bits = value & 0xFFFFFFFF
+        else:
+            raise InputError(f"specialization constant {number} is {value!r}: a number of 32 bits was expected")
+        out.append((number, bits))
+    return tuple(sorted(out))
 
 
 @cython.final
@@ -158,7 +183,7 @@ cdef int require_cache_header(DeviceCore core, bytes data) except -1:
     memcpy(header, begin, sizeof(header))
     if header[0] < CACHE_HEADER or header[0] > <uint64_t>len(data) or header[1] != 1:
         raise DeviceError("the data given are not those of a pipeline cache")
-    if header[2] != mine.vendorID or header[3] != mine.deviceID or data[16:32] != bytes(mine.pipelineCacheUUID):
+    if header[2] != mine.vendorID or header[3] != mine.deviceID or memcmp(begin + 16, mine.pipelineCacheUUID, 16):
         raise DeviceError("the pipeline cache is of another device or driver: begin with an empty one")
     return 0
 
@@ -171,22 +196,10 @@ cdef vector[uint32_t] spirv_words(bytes code) except *:
     return words
 
 
-cdef vector[vk.Constant] constant_values(dict constants) except *:
-    """The 32 bits of each value."""
+cdef vector[vk.Constant] constant_values(constants) except *:
     cdef vector[vk.Constant] out
     cdef vk.Constant constant
-    cdef float real
-    for number, value in constants.items():
-        if not isinstance(number, int) or not 0 <= number < 1 << 32:
-            raise InputError(f"specialization constants have ids of 32 bits, not {number!r}")
-        constant.id = number
-        if isinstance(value, float):
-            real = value
-            memcpy(&constant.value, &real, 4)
-        elif isinstance(value, int) and -(1 << 31) <= value < 1 << 32:
-            constant.value = value & 0xFFFFFFFF
-        else:
-            raise InputError(f"specialization constant {number} is {value!r}: a number of 32 bits was expected")
+    for constant.id, constant.value in constant_bits(constants):
         out.push_back(constant)
     return out
 
