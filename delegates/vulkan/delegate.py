@@ -31,6 +31,7 @@ __all__ = ["VulkanDelegate"]
 
 MOST_SHAPES = 64  # kept at a time, the least recently used goes first
 MOST_RECORDINGS = 16  # kept for each shape
+ROBUST = "robustBufferAccess"
 TAKES = 1 << int(DeviceType.CPU) | 1 << int(DeviceType.VULKAN)
 
 
@@ -200,6 +201,12 @@ class VulkanDelegate(Delegate):
         place = self.device.transfers.place_of_resource(tensor.resource)
         if not isinstance(place, Span):
             raise DeviceError("an image is given where a Vulkan delegate wants a buffer")
+        room = place.buffer.nbytes - place.offset
+        if room < padded(tensor.nbytes) and ROBUST not in self.device.enabled_features:
+            raise DeviceError(
+                f"a tensor of {tensor.nbytes} bytes ends {room} bytes into its VkBuffer: shaders read vectors of 16 "
+                f"bytes. Make the buffer larger, or enable the feature {ROBUST}"
+            )
         return place.buffer, place.offset
 
     def _run_in_device_memory(self, bound: BoundGraph, args: Sequence[Any]) -> None:
