@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...allocator.arena import Arena
 from ...allocator.arena_core import arena_at
 from ...device.etensor import ETensor
 from .bound import padded
@@ -13,9 +13,9 @@ from .places import buffer_of
 from .recording import Spot, record
 
 if TYPE_CHECKING:
+    from collections import OrderedDict
     from collections.abc import Sequence
 
-    from ...allocator.arena import Arena
     from ...device.vulkan.arena_import import ArenaImport
     from ...device.vulkan.commands import Commands
     from .bound import BoundGraph
@@ -56,9 +56,10 @@ class ArenaRun:
             addresses.append(ctypes.addressof(ctypes.c_char.from_buffer(scratch)))
         if not addresses:
             return True
-        self._arena = arena_at(addresses[0])
-        if self._arena is None:
+        found = arena_at(addresses[0])
+        if not isinstance(found, Arena):
             return False
+        self._arena = found
         base, end = self._arena.base, self._arena.base + self._arena.stats.activation_committed
         if self._bound.scratch_bytes:
             self._base = addresses[-1] - base
@@ -104,7 +105,8 @@ class ArenaRun:
             return None
         if not arg.device.is_cpu:
             return buffer_of(self._session.device, arg)
-        assert self._import is not None and self._arena is not None
+        assert self._import is not None
+        assert self._arena is not None
         span = self._import.range(arg.address - self._arena.base, padded(arg.nbytes))
         return span.buffer, span.offset
 

@@ -9,4 +9,3 @@ SHORT = {"float32": "f32", "float16": "f16", "int32": "i32", "int64": "i64", "ui
 
 # ExecuTorch's ScalarType.
 CODES = {"uint8": 0, "int8": 1, "int32": 3, "int64": 4, "float16": 5, "float32": 6, "bool": 11}
-
