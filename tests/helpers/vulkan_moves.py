@@ -95,7 +95,9 @@ class Runner:
             )
             assert len(dispatch.push) <= 128
             places = [self.buffers[self.root(tensor.number)] for tensor in tensors]
-            commands.dispatch(pipeline, [(buffer, 0, buffer.nbytes) for buffer in places], dispatch.push, dispatch.groups)
+            commands.dispatch(
+                pipeline, [(buffer, 0, buffer.nbytes) for buffer in places], dispatch.push, dispatch.groups
+            )
             commands.barrier()
         commands.host_barrier()
         commands.end()
@@ -126,7 +128,9 @@ def arguments_by_name(name: str, args: Sequence[Any], kwargs: dict[str, Any]) ->
     return found
 
 
-def run_operator(device: vulkan.Device, name: str, *args: Any, **kwargs: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def run_operator(
+    device: vulkan.Device, name: str, *args: Any, **kwargs: Any
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Results of the delegate and those of PyTorch."""
     expected = overload(name)(*args, **kwargs)
     expected = [expected] if isinstance(expected, torch.Tensor) else list(expected)

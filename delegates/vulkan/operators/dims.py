@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from ....allocator.errors import Error
-from .call import BoundTensor
 
-__all__ = ["dimension", "in_range", "reason_unless_float", "reason_unless_indices", "same_dtype", "slice_start", "split_at"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-INDICES = (torch.int32, torch.int64)
-FLOATS = (torch.float32, torch.float16)
+    import torch
+
+    from .call import BoundTensor
+
+__all__ = [
+    "dimension",
+    "in_range",
+    "reason_unless_float",
+    "reason_unless_indices",
+    "same_dtype",
+    "slice_start",
+    "split_at",
+]
+
+INDICES = ("torch.int32", "torch.int64")
+FLOATS = ("torch.float32", "torch.float16")
 
 
 def dimension(dim: int, rank: int) -> int:
@@ -55,13 +66,13 @@ def same_dtype(out: torch.Tensor, tensors: Sequence[torch.Tensor]) -> str | None
 
 def reason_unless_float(values: dict[str, Any], *names: str) -> str | None:
     """Why arguments of other types than float32 and float16 are refused."""
-    other = next((values[name].dtype for name in names if values[name].dtype not in FLOATS), None)
+    other = next((values[name].dtype for name in names if str(values[name].dtype) not in FLOATS), None)
     return None if other is None else f"its shader computes with float32 and float16, this is {other}"
 
 
 def reason_unless_indices(*tensors: torch.Tensor) -> str | None:
     """Why indices of other types than int32 and int64 are refused."""
-    other = next((tensor.dtype for tensor in tensors if tensor.dtype not in INDICES), None)
+    other = next((tensor.dtype for tensor in tensors if str(tensor.dtype) not in INDICES), None)
     return None if other is None else f"its indices are {other}, shaders read int32 and int64"
 
 

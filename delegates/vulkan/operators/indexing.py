@@ -1,7 +1,7 @@
 """Operators that find elements by numbers in a tensor.
 
-A number outside of its dimension is moved to the nearest that is inside when it is read with, and what it would write is
-left out: PyTorch raises an error there, shaders cannot, and never leave a buffer.
+A number outside of its dimension is moved to the nearest that is inside where it is read with, and what it would write
+is left out: PyTorch raises an error there, shaders cannot, and never leave a buffer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 from math import prod
 from typing import Any
 
-import torch
+import numpy as np
 
 from ....allocator.errors import Error, InputError
 from ..dtypes import ITEM_BYTES
@@ -165,7 +165,7 @@ def check_indices(values: dict[str, Any]) -> str | None:
     found = given_indices(values["indices"])
     if not found:
         return "it has no indices"
-    if any(index.dtype in (torch.bool, torch.uint8) for index in found.values()):
+    if any(str(index.dtype) in ("torch.bool", "torch.uint8") for index in found.values()):
         return "its indices are a mask: how many elements it finds depends on the data"
     if values["self"].dim() > MOST_RANK:
         return f"it has rank {values['self'].dim()}, {MOST_RANK} is the most"
@@ -176,7 +176,7 @@ def row_numbers(call: Call, indices: list[BoundTensor], sizes: list[int]) -> Bou
     """One number for the numbers in several dimensions of some sizes, which are broadcast together."""
     if len(indices) == 1:
         return indices[0]
-    shape = torch.broadcast_shapes(*(index.shape for index in indices))
+    shape = np.broadcast_shapes(*(index.shape for index in indices))
     made = call.temporary("int32", shape)
     for i, (index, size) in enumerate(zip(indices, sizes, strict=True)):
         if size == 0 and made.numel:
@@ -185,7 +185,7 @@ def row_numbers(call: Call, indices: list[BoundTensor], sizes: list[int]) -> Bou
             spread = call.temporary(index.dtype, shape)
             strides = spread_strides(index.shape, index.strides, shape)
             copy_strided(call, index, spread, shape, strides, spread.strides)
-            index = spread  # noqa: PLW2901
+            index = spread
         push = struct.pack("<Ii", made.numel, size)
         constants = {0: words(index), 1: int(i == 0), 100: LOCAL}
         call.dispatch("index_numbers", [index], [made], push, groups_1d(made.numel, LOCAL), constants)
@@ -219,7 +219,7 @@ def check_put(values: dict[str, Any]) -> str | None:
     found = list(given_indices(values["indices"]))
     if values["accumulate"]:
         return "it adds up what is put in one place"
-    if found != list(range(found[0], found[0] + len(found))) if found else False:
+    if found and found[-1] - found[0] >= len(found):
         return "its indices are in dimensions that are no neighbours"
     return check_indices(values) or same_dtype(values["out"], [values["values"]])
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .call import BoundTensor, Call
 from .dims import dimension, in_range, same_dtype, slice_start
 from .registry import operator
 from .strided_copy import copy_strided
+
+if TYPE_CHECKING:
+    from .call import BoundTensor, Call
 
 
 def check_tensors(values: dict[str, Any]) -> str | None:

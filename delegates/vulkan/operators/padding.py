@@ -52,9 +52,7 @@ def element(value: Any, dtype: str) -> bytes:
     return (int(value) & ((1 << 8 * nbytes) - 1)).to_bytes(nbytes, "little")
 
 
-def pad(
-    call: Call, source: BoundTensor, out: BoundTensor, dims: list[Padded], mode: int, value: bytes = b"\0"
-) -> None:
+def pad(call: Call, source: BoundTensor, out: BoundTensor, dims: list[Padded], mode: int, value: bytes = b"\0") -> None:
     """Emit a padded copy.
 
     Parameters

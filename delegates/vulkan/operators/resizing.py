@@ -17,6 +17,8 @@ from .strided_copy import LOCAL, Divisors
 
 def scale_of(given: float | None, source: int, size: int, corners: bool = False) -> float:
     """From places in a result to places in its source, in float32 as PyTorch computes it."""
+    if source == size:
+        return 1.0  # whatever was given
     if corners:
         return float(np.float32(source - 1) / np.float32(size - 1)) if size > 1 else 0.0
     if given is not None and given > 0:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ....allocator.errors import Error
 from ..dtypes import ITEM_BYTES
-from .call import BoundTensor, Call, groups_1d
+from .call import groups_1d
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .call import BoundTensor, Call
 
 __all__ = ["Divisors", "coalesce", "copy_strided", "produce"]
 
@@ -136,9 +140,7 @@ def copy_strided(
     _copy(call, source, target, dims, source_offset, target_offset)
 
 
-def _require_inside(
-    call: Call, tensor: BoundTensor, sizes: Sequence[int], strides: Sequence[int], offset: int
-) -> None:
+def _require_inside(call: Call, tensor: BoundTensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> None:
     reach = [(size - 1) * stride for size, stride in zip(sizes, strides, strict=True)]
     first = offset + sum(step for step in reach if step < 0)
     last = offset + sum(step for step in reach if step > 0)

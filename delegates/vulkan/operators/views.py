@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....allocator.errors import Error
-from .call import Call
 from .dims import same_dtype
 from .registry import operator
 from .strided_copy import produce
+
+if TYPE_CHECKING:
+    from .call import Call
 
 
 @operator(

@@ -1,7 +1,7 @@
 // Reads images at places from -1 to 1, for all channels.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "floats.glsl"
+#include "storage.glsl"
 
 layout(local_size_x_id = 100) in;
 layout(constant_id = 0) const bool CORNERS = false;  // align_corners
@@ -17,9 +17,9 @@ layout(push_constant) uniform Parameters {
   int height;
   uint channels;
 };
-layout(set = 0, binding = 0) readonly buffer Source { F source[]; };
-layout(set = 0, binding = 1) readonly buffer Grid { F grid[]; };
-layout(set = 0, binding = 2) writeonly buffer Target { F target[]; };
+layout(set = 0, binding = 0) readonly buffer Source { STORED source[]; };
+layout(set = 0, binding = 1) readonly buffer Grid { STORED grid[]; };
+layout(set = 0, binding = 2) writeonly buffer Target { STORED target[]; };
 
 #include "division.glsl"
 
@@ -61,6 +61,6 @@ void main() {
       float below = mix(read(plane, column, row + 1), read(plane, column + 1, row + 1), x - left);
       found = mix(above, below, y - top);
     }
-    target[(image * channels + channel) * sizes[0] + point] = F(found);
+    target[(image * channels + channel) * sizes[0] + point] = STORED(found);
   }
 }

@@ -1,7 +1,7 @@
 // Resizes images (planes of height x width) by linear interpolation.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "floats.glsl"
+#include "storage.glsl"
 
 layout(local_size_x_id = 100) in;
 layout(constant_id = 0) const bool CORNERS = false;  // align_corners
@@ -14,8 +14,8 @@ layout(push_constant) uniform Parameters {
   ivec2 source_size;  // width, height
   vec2 scale;         // from places of the result to those of the source
 };
-layout(set = 0, binding = 0) readonly buffer Source { F source[]; };
-layout(set = 0, binding = 1) writeonly buffer Target { F target[]; };
+layout(set = 0, binding = 0) readonly buffer Source { STORED source[]; };
+layout(set = 0, binding = 1) writeonly buffer Target { STORED target[]; };
 
 #include "division.glsl"
 
@@ -38,5 +38,5 @@ void main() {
   uint above = (plane * source_size.y + first.y) * source_size.x, below = (plane * source_size.y + second.y) * source_size.x;
   float top = mix(read(above + first.x), read(above + second.x), part.x);
   float bottom = mix(read(below + first.x), read(below + second.x), part.x);
-  target[index] = F(mix(top, bottom, part.y));
+  target[index] = STORED(mix(top, bottom, part.y));
 }
