@@ -2,7 +2,7 @@ from typing import Self
 
 from typing_extensions import disjoint_base
 
-__all__ = ["DEBUG", "ArenaCore"]
+__all__ = ["DEBUG", "ArenaCore", "arena_at"]
 
 DEBUG: bool
 
@@ -31,3 +31,5 @@ class ArenaCore:
     def poison(self) -> bool: ...
     @property
     def guard(self) -> bool: ...
+
+def arena_at(address: int) -> ArenaCore | None: ...

@@ -23,7 +23,7 @@ import weakref
 from . import arena_errors
 from .errors import Error
 
-__all__ = ["DEBUG", "ArenaCore"]
+__all__ = ["DEBUG", "ArenaCore", "arena_at"]
 
 DEBUG = bool(ETARENA_DEBUG)              # whether this is a debug build
 
@@ -357,3 +357,12 @@ cdef int raise_foreign(ArenaCore arena, void* address) except -1 with gil:
 
 cdef int raise_rewound(ArenaCore arena) except -1 with gil:
     raise arena_errors.rewound(arena)
+
+
+def arena_at(uintptr_t address) -> ArenaCore | None:
+    """The open arena in whose address space an address is; None if there is none."""
+    cdef ArenaCore arena
+    for arena in list(arenas):
+        if not arena.closed and <uintptr_t> arena.base_address <= address < <uintptr_t> arena.base_address + arena.reserve:
+            return arena
+    return None

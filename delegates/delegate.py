@@ -23,11 +23,14 @@ class Requirement:
     alignment : int
         Of the address, a power of two, bytes; 0 for no wish.
     size_multiple : int
-        The memory ends at a multiple of this from its address, bytes; 0 for no wish.
+        The memory ends at a multiple of this from its address, bytes; 0 for no wish. Asked of memory of the CPU alone.
     row_pitch : int
         Rows (the innermost dimension) begin at multiples of this from the address, bytes; 0 for no wish.
     devices : int
         Bit ``1 << type`` for each device type below 64 that the delegate takes; 0 for the CPU alone.
+    planned : bool
+        A tensor on the CPU lies in memory of the plan, the part of the arena that belongs to the running method. Not
+        asked for where there is no plan.
     access : int
         ``READ`` (1), ``WRITE`` (2) or both (3, the default): what has to be copied, and where to, if something has to.
     """
@@ -37,6 +40,7 @@ class Requirement:
     row_pitch: int = 0
     devices: int = 0
     access: int = READ | WRITE
+    planned: bool = False
 
 
 class Delegate:

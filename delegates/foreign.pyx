@@ -9,7 +9,7 @@ from libcpp.vector cimport vector
 from etarena.delegates.contract cimport Argument, ScratchUser
 from etarena.delegates.python_table cimport take_exception
 from etarena.delegates.table cimport (
-    PAGE_BYTES, Place, ask_bytes, ask_sizes, ask_wishes, c_misfit, etarena_requirement, extra_room, item_bytes,
+    PAGE_BYTES, Place, ask_bytes, ask_sizes, ask_wishes, c_misfit, element_bytes, etarena_requirement, extra_room,
     moved_bytes,
 )
 from etarena.device.abi cimport ETARENA_TENSOR, etarena_argument
@@ -23,7 +23,7 @@ cdef extern from "staging.h" namespace "etarena" nogil:
     bint may_stage(const etarena_requirement& wish, const etarena_argument& argument, bint joined)
     int layout_misfit "(int)etarena::layout_misfit"(const etarena_requirement& wish, const etarena_argument& argument)
 
-WHY = {1: "alignment", 2: "size_multiple", 3: "row_pitch"}
+WHY = {1: "alignment", 2: "size_multiple", 3: "row_pitch", 6: "planned"}
 
 
 cdef class ForeignUser(ScratchUser):
@@ -76,7 +76,7 @@ cdef class ForeignUser(ScratchUser):
             for d in range(argument.rank - 1, -1, -1):
                 self.strides[start + argument.dim_order[d]] = <int32_t> step
                 step *= max(argument.sizes[argument.dim_order[d]], 1)
-            filled.nbytes = item_bytes(argument.dtype)
+            filled.nbytes = element_bytes(filled[0])
             for d in range(argument.rank):
                 filled.nbytes *= max(argument.sizes[d], 0)
             start += argument.rank
@@ -163,6 +163,8 @@ cdef class ForeignUser(ScratchUser):
                 continue
             if layout_misfit(wish, self.arguments[i]) != 0:
                 self.staged.append((i, "row_pitch"))
+            elif wish.memory != 0 and not self.joined[i]:
+                self.staged.append((i, "planned"))
             elif wish.alignment > PAGE_BYTES or (wish.alignment > 1 and not self.joined[i]):
                 self.staged.append((i, "alignment"))
             else:
@@ -198,7 +200,7 @@ cdef class ForeignUser(ScratchUser):
         if argument >= self.instance.get().wishes.size():
             return False
         wish = self.instance.get().wishes[argument]
-        return wish.alignment > 1 or wish.size_multiple > 1 or wish.row_pitch > 1 or wish.devices not in (0, 1)
+        return wish.alignment > 1 or wish.size_multiple > 1 or wish.row_pitch > 1 or wish.memory > 0 or wish.devices not in (0, 1)
 
     def misfits(self, tensors):
         """Give (argument, bytes to copy, name of the requirement) of the arguments that a call would have to copy.

@@ -222,7 +222,7 @@ cdef int32_t requirements(
             if not isinstance(wish, Requirement):
                 raise TypeError(f"requirements must return Requirement objects or None, entry {i} is {wish!r}")
             out[i].access, out[i].alignment, out[i].size_multiple = wish.access, wish.alignment, wish.size_multiple
-            out[i].row_pitch, out[i].devices = wish.row_pitch, wish.devices
+            out[i].row_pitch, out[i].devices, out[i].memory = wish.row_pitch, wish.devices, wish.planned
         return ETARENA_OK
     except BaseException as raised:
         return keep(raised, error)

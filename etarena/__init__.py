@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from .delegate_registry import get_include, register_delegate, unregister_delegate
     from .delegates.delegate import Delegate, Requirement
+    from .delegates.vulkan.partitioner import VulkanPartitioner
     from .device.allocator import DeviceAllocator
     from .device.capabilities import Capabilities
     from .device.copies import CopyRefusedError, record_copies, zero_copy
@@ -69,6 +70,7 @@ __all__ = [
     "RuntimeFailure",
     "ShapeError",
     "SizeOverflowError",
+    "VulkanPartitioner",
     "__version__",
     "allocator",
     "device_allocator",
@@ -102,6 +104,7 @@ _MODULES = {
     ],
     ".delegate_registry": ["get_include", "register_delegate", "unregister_delegate"],
     ".delegates.delegate": ["Delegate", "Requirement"],
+    ".delegates.vulkan.partitioner": ["VulkanPartitioner"],
     ".device.allocator": ["DeviceAllocator"],
     ".device.capabilities": ["Capabilities"],
     ".device.copies": ["CopyRefusedError", "record_copies", "zero_copy"],

@@ -61,7 +61,8 @@ cdef class PlannedMethod:
         cdef NativeMethod native
         scratch.begin_capture()
         try:
-            native = NativeMethod(self.program.native, self.name, [])
+            with self.program.loading(self.name):
+                native = NativeMethod(self.program.native, self.name, [])
         finally:
             runtimes = scratch.end_capture()
         if native.payload is None:

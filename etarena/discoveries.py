@@ -17,9 +17,9 @@ from torch.fx import GraphModule, Node
 
 from .allocator.errors import ExportError
 from .allocator.plan import Teller
+from .allocator.size_binding import affine
 from .loops import COUNTED as CARRIED
 from .loops import EMITTED, WHILE_LOOP
-from .symbols import affine
 from .traced import Size, expression, fake_tensors
 from .unbacked import ASSERTED, TOLD, is_unbacked, told_sizes
 

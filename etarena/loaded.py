@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 from .allocator.errors import PlanError
+from .own_delegates import register_own_delegates
 from .state import State
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from ._runtime import NativeProgram
     from .allocator import plan
     from .allocator.arena import Arena
 
 __all__ = ["LoadedProgram"]
+
+VULKAN_BACKEND = "EtarenaVulkan"
 
 
 class LoadedProgram:
@@ -30,14 +36,29 @@ class LoadedProgram:
         The states of the methods loaded so far, by name.
     anytime
         Whether plans that are used again are improved in the background.
+    vulkan
+        The Vulkan device of its delegates; None for the process's default one.
     """
 
-    def __init__(self, native: NativeProgram, arena: Arena, plan_cache: int, anytime: bool = False) -> None:
+    def __init__(
+        self, native: NativeProgram, arena: Arena, plan_cache: int, anytime: bool = False, vulkan: Any = None
+    ) -> None:
         self.native = native
         self.arena = arena
         self.plan_cache = plan_cache
         self.anytime = anytime
+        self.vulkan = vulkan
         self.states: dict[str, State] = {}
+
+    def loading(self, method: str) -> AbstractContextManager[None]:
+        """Prepare for loading a method; its delegates are made inside what is returned."""
+        backends = self.native.describe(method)[1]
+        register_own_delegates(backends)
+        if VULKAN_BACKEND not in backends:
+            return nullcontext()
+        from .delegates.vulkan.session import use_device
+
+        return use_device(self.vulkan)
 
     def states_of(self, section: plan.Method) -> dict[str, State]:
         """The states that a method uses by name, in its order; made with their start values when first asked for.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ._method import PlannedMethod
+    from .device.vulkan.device import Device as VulkanDevice
     from .stock_method import StockMethod
 
     Method: TypeAlias = PlannedMethod | StockMethod
@@ -45,6 +46,7 @@ def load(
     *,
     plan_cache: int = 4 << 20,
     anytime: bool = False,
+    vulkan: VulkanDevice | None = None,
 ) -> Program:
     """Load a program.
 
@@ -59,6 +61,9 @@ def load(
     anytime
         Improve the plan of a shape that comes again, in a thread of its own for up to ten seconds, as long as it is
         above the lower bound; a better one takes its place between two runs (default False).
+
+    vulkan
+        The `etarena.vulkan.Device` that delegates on Vulkan use; by default one device for the whole process.
 
     Returns
     -------
@@ -89,7 +94,7 @@ def load(
         raise InputTypeError(f"arena must be an etarena.Arena, got {type(arena).__name__}")
     if plan_cache < 0:
         raise InputError(f"plan_cache is a number of bytes >= 0, got {plan_cache}")
-    return Program(data, arena or default_arena(), plan_cache, anytime)
+    return Program(data, arena or default_arena(), plan_cache, anytime, vulkan)
 
 
 def aligned(data: memoryview) -> memoryview:
@@ -114,14 +119,14 @@ class Program:
         Where the activations, results and state of its methods live.
     """
 
-    def __init__(self, data: mmap.mmap | memoryview, arena: Arena, plan_cache: int, anytime: bool) -> None:
+    def __init__(self, data: mmap.mmap | memoryview, arena: Arena, plan_cache: int, anytime: bool, vulkan: Any) -> None:
         load_libraries()
         from ._runtime import NativeProgram
 
         self.arena = arena
         # Before ExecuTorch reads anything: what follows trusts a file whose digest is right.
         sections = plan.check(data)
-        self._loaded = LoadedProgram(NativeProgram(data), arena, plan_cache, anytime)
+        self._loaded = LoadedProgram(NativeProgram(data), arena, plan_cache, anytime, vulkan)
         self._methods: dict[str, Method] = {}
         self._check_sections(sections)
 

@@ -12,16 +12,17 @@ from torch.export.graph_signature import OutputKind
 
 from .allocator import plan
 from .allocator.errors import ExportError
+from .allocator.size_binding import InputSize, bind_symbols
 from .capture import Capture
 from .conditions import upper_bounds
 from .device.dtypes import ITEM_BYTES
-from .device_placement import CPU
+from .devices.placement import CPU
 from .discoveries import TellingNodes, Told
 from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse
 from .order import example_sizes, preferred_order
 from .states import States, tell_lengths
-from .symbols import InputSize, Registers, bind_symbols, name_symbols
+from .symbols import Registers, name_symbols
 from .traced import Size, expression, user_input_names
 from .unbacked import is_unbacked
 from .unplanned import NamedSizes

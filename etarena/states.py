@@ -11,8 +11,8 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from .allocator import plan
 from .allocator.errors import ExportError
+from .allocator.size_binding import InputSize, affine
 from .caches import Growth, growable_buffers
-from .symbols import InputSize, affine
 from .traced import Size
 from .unbacked import is_unbacked
 

@@ -19,9 +19,9 @@ from .delegates.python_table import hold_leaked
 from .device.copies import Copy, allow_copy
 from .device.dtypes import ITEM_BYTES, dtype_name
 from .device.etensor import ETensor
+from .devices.stock import StockDevices
 from .memory_plan import RunStats
 from .state import States
-from .stock_devices import StockDevices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,7 +79,8 @@ class StockMethod:
             blocks.append(self.arena.alloc(max(nbytes, 1)))
             # Zeroed like ExecuTorch's own runtime does: a buffer that the file mutates starts at zero.
             ctypes.memset(blocks[-1].address, 0, blocks[-1].nbytes)
-        self._native = NativeMethod(self._program.native, self.name, blocks)
+        with self._program.loading(self.name):
+            self._native = NativeMethod(self._program.native, self.name, blocks)
         self._inputs = [self._describe_input(value) for value in self._native.inputs]
         tensors = [self._native.tensor(value) for value in self._native.outputs]
         self._room = [None if found is None or found[4] else found[5] for found in tensors]

@@ -1,5 +1,6 @@
 """The last passes before emission: no tensor gets memory, each gets a name, symbolic sizes become placeholders."""
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ from torch.export.exported_program import ExportGraphSignature
 from torch.fx import GraphModule, Node
 
 from .device.device import Device
-from .device_placement import DEVICE
+from .devices.placement import DEVICE
 from .traced import Size, expression
 
 __all__ = ["LeaveUnplanned", "NamedSizes", "PlaceholderShapes", "graph_modules"]
@@ -137,8 +138,9 @@ class LeaveUnplanned(MemoryPlanningPass):
                 spec.extra_tensor_info = ExtraTensorInfo(fully_qualified_name=self._unique(own))
                 unique = spec.extra_tensor_info.fully_qualified_name
                 self.sizes.tensors[unique] = list(map(expression, value.shape))
-                if DEVICE in node.meta:
-                    self.sizes.devices[unique] = node.meta[DEVICE]
+                device = _device_of(node, position)
+                if device is not None:
+                    self.sizes.devices[unique] = device
 
     def _unique(self, name: str) -> str:
         unique, n = name, 1
@@ -146,3 +148,11 @@ class LeaveUnplanned(MemoryPlanningPass):
             n += 1
             unique = f"{name}#{n}"
         return unique
+
+
+def _device_of(node: Node, position: int) -> Device | None:
+    """Device of one of the values that a node makes; each may be on another. None: the CPU."""
+    for user in node.users:
+        if user.target is operator.getitem and user.args[1] == position and DEVICE in user.meta:
+            return user.meta[DEVICE]
+    return node.meta.get(DEVICE)

@@ -198,7 +198,9 @@ inline std::string call(Instance& self, int32_t instruction, const char** step) 
   uint64_t room = nbytes + kCanary;
   for (uint32_t i = 0; i < count && i < self.wishes.size(); ++i) {
     const bool joined = place != nullptr && i < place->joined.size() && place->joined[i];
-    const Misfit why = misfit(self.wishes[i], arguments[i], joined);
+    etarena_requirement wish = self.wishes[i];
+    if (place == nullptr) wish.memory = 0;
+    const Misfit why = misfit(wish, arguments[i], joined);
     if (why == Misfit::Device) {
       return "argument " + std::to_string(i) + " is on device type " + std::to_string(arguments[i].device.type) +
              ", which it does not take";

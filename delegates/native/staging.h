@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "scalar_types.h"
+
 namespace etarena {
 
 constexpr uint64_t kLine = 64;                   // alignment of every scratch and of every planned buffer, bytes
@@ -15,7 +17,7 @@ constexpr uint64_t kMostScratch = 1ull << 46;    // bytes; more is a mistake
 constexpr uint64_t kMostAlignment = 1ull << 30;  // bytes
 
 // Device: the delegate does not take the tensor's; Fixed: on a device, where nothing is copied for a layout.
-enum class Misfit : uint8_t { None = 0, Alignment = 1, Size = 2, Pitch = 3, Device = 4, Fixed = 5 };
+enum class Misfit : uint8_t { None = 0, Alignment = 1, Size = 2, Pitch = 3, Device = 4, Fixed = 5, Memory = 6 };
 
 struct Staged {
   uint32_t argument;
@@ -35,15 +37,14 @@ inline uint64_t round_up(uint64_t number, uint64_t step) {
   return step <= 1 ? number : (number + step - 1) / step * step;
 }
 
-// Bytes of an element by ExecuTorch's ScalarType code.
-inline uint64_t item_bytes(int32_t dtype) {
-  static const uint8_t bytes[] = {1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4,
-                                  2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1,  1, 2, 4, 8};
-  return dtype >= 0 && static_cast<size_t>(dtype) < sizeof bytes ? bytes[dtype] : 1;
+// Bytes of an element; 1 where the dtype is unknown, so that they divide anything.
+inline uint64_t element_bytes(const etarena_argument& argument) {
+  const int bytes = item_bytes(argument.dtype);
+  return bytes > 0 ? static_cast<uint64_t>(bytes) : 1;
 }
 
 inline Rows rows_of(const etarena_requirement& wish, const etarena_argument& argument) {
-  const uint64_t item = item_bytes(argument.dtype);
+  const uint64_t item = element_bytes(argument);
   if (argument.rank == 0) return {1, item, item};
   const uint64_t inner = static_cast<uint64_t>(argument.sizes[argument.dim_order[argument.rank - 1]]);
   const uint64_t bytes = inner * item;
@@ -63,8 +64,9 @@ inline std::string wrong_wish(const etarena_requirement& wish, const etarena_arg
     return "alignment " + std::to_string(wish.alignment) + " is no power of two up to 2**30";
   }
   if (wish.size_multiple > kMostAlignment || wish.row_pitch > kMostAlignment) return "more than 2**30 bytes";
+  if (wish.memory > ETARENA_PLANNED) return "memory " + std::to_string(wish.memory) + " is unknown";
   if (argument.kind != ETARENA_TENSOR) return {};
-  if (wish.row_pitch % item_bytes(argument.dtype) != 0) {
+  if (wish.row_pitch % element_bytes(argument) != 0) {
     return "a row pitch of " + std::to_string(wish.row_pitch) + " bytes is no multiple of an element's bytes";
   }
   if (!takes(wish, argument.device)) {
@@ -89,7 +91,7 @@ inline Misfit layout_misfit(const etarena_requirement& wish, const etarena_argum
 // Whether a copy may be needed, before the address is known. `joined`: the plan has aligned and sized the buffer.
 inline bool may_stage(const etarena_requirement& wish, const etarena_argument& argument, bool joined) {
   if (argument.kind != ETARENA_TENSOR || argument.nbytes == 0 || argument.device.type != 0) return false;
-  if (layout_misfit(wish, argument) != Misfit::None) return true;
+  if (layout_misfit(wish, argument) != Misfit::None || (!joined && wish.memory == ETARENA_PLANNED)) return true;
   const bool aligned = wish.alignment <= 1 || (joined && wish.alignment <= kPage);
   return !aligned || (!joined && wish.size_multiple > 1 && argument.nbytes % wish.size_multiple != 0);
 }
@@ -99,8 +101,7 @@ inline Misfit device_misfit(const etarena_requirement& wish, const etarena_argum
   const auto* const resource = static_cast<const etarena_resource*>(argument.data);
   if (layout_misfit(wish, argument) != Misfit::None) return Misfit::Fixed;
   if (resource == nullptr) return Misfit::None;
-  if (wish.alignment > 1 && resource->offset % wish.alignment != 0) return Misfit::Fixed;
-  return wish.size_multiple > 1 && resource->nbytes % wish.size_multiple != 0 ? Misfit::Fixed : Misfit::None;
+  return wish.alignment > 1 && resource->offset % wish.alignment != 0 ? Misfit::Fixed : Misfit::None;
 }
 
 inline Misfit misfit(const etarena_requirement& wish, const etarena_argument& argument, bool joined) {
@@ -109,6 +110,7 @@ inline Misfit misfit(const etarena_requirement& wish, const etarena_argument& ar
   if (argument.nbytes == 0) return Misfit::None;
   if (argument.device.type != 0) return device_misfit(wish, argument);
   if (layout_misfit(wish, argument) != Misfit::None) return Misfit::Pitch;
+  if (!joined && wish.memory == ETARENA_PLANNED) return Misfit::Memory;
   if (wish.alignment > 1 && reinterpret_cast<uintptr_t>(argument.data) % wish.alignment != 0) return Misfit::Alignment;
   if (!joined && wish.size_multiple > 1 && argument.nbytes % wish.size_multiple != 0) return Misfit::Size;
   return Misfit::None;
@@ -154,7 +156,7 @@ inline char* stage_in(Staged& entry, const etarena_requirement& wish, etarena_ar
     int64_t step = 1;
     for (int32_t d = argument.rank - 1; d >= 0; --d) {
       entry.strides[argument.dim_order[d]] = static_cast<int32_t>(step);
-      step = d == argument.rank - 1 ? static_cast<int64_t>(rows.pitch / item_bytes(argument.dtype))
+      step = d == argument.rank - 1 ? static_cast<int64_t>(rows.pitch / element_bytes(argument))
                                     : step * argument.sizes[argument.dim_order[d]];
     }
     argument.strides = entry.strides.data();

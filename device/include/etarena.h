@@ -147,6 +147,7 @@ typedef struct etarena_argument {
 } etarena_argument;
 
 enum { ETARENA_READ = 1, ETARENA_WRITE = 2 };
+enum { ETARENA_PLANNED = 1 }; /* memory of the plan: a part of the arena that belongs to the running method */
 
 /* What a delegate wants of one argument. Zero means no wish. What the plan cannot give, a copy into the delegate's
  * scratch gives, which is counted. */
@@ -154,9 +155,10 @@ typedef struct etarena_requirement {
   uint32_t struct_size;
   uint32_t access;        /* READ and WRITE; 0: both */
   uint64_t alignment;     /* of the address, a power of two, bytes */
-  uint64_t size_multiple; /* the memory ends at a multiple of this from its address, bytes */
+  uint64_t size_multiple; /* memory of the CPU ends at a multiple of this from its address, bytes */
   uint64_t row_pitch;     /* rows (the innermost dimension) begin at multiples of this, bytes */
   uint64_t devices;       /* bit 1 << type for each device type below 64 that it takes; 0: the CPU */
+  uint64_t memory;        /* of a tensor on the CPU: PLANNED, or 0 for any; without a plan not asked for */
 } etarena_requirement;
 
 typedef struct etarena_spec {

@@ -1,9 +1,13 @@
-from typing import Any, Self, final
+from typing import Any, Self, TypeVar, final
 
 from ..resource import Resource
 from .core import DeviceCore, DeviceObject
 
-__all__ = ["Buffer", "Image", "Memory", "external_buffer_features", "host_pointer_types"]
+__all__ = ["Buffer", "Image", "Memory", "external_buffer_features", "host_pointer_types", "known_object"]
+
+_Kind = TypeVar("_Kind", "Buffer", "Image")
+
+def known_object(core: DeviceCore, kind: type[_Kind], handle: int) -> _Kind | None: ...
 
 def host_pointer_types(core: DeviceCore, address: int) -> int: ...
 def external_buffer_features(core: DeviceCore, usage: int, handle_type: int) -> int: ...

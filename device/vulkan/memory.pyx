@@ -7,15 +7,32 @@ from libc.stdint cimport uint32_t, uint64_t
 from etarena.device.vulkan cimport vk
 from etarena.device.vulkan.core cimport DeviceCore, DeviceObject
 
+import weakref
+
 from ...allocator.errors import DeviceError, InputError
 from ..resource import Resource
 
-__all__ = ["Buffer", "Image", "Memory", "external_buffer_features", "host_pointer_types"]
+__all__ = ["Buffer", "Image", "Memory", "external_buffer_features", "host_pointer_types", "known_object"]
 
 cdef uint32_t HOST_VISIBLE = 2  # VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT
 cdef uint32_t BUFFER_USAGES = 0x1FF  # of Vulkan 1.0
 cdef uint32_t IMAGE_USAGES = 0xBF    # of Vulkan 1.0, without TRANSIENT_ATTACHMENT
 cdef uint32_t SAMPLED_STORAGE_OR_ATTACHMENT = 0x4 | 0x8 | 0x10  # usages that may have a view
+
+
+# By VkDevice and handle, so that whoever has a handle alone finds the object that keeps it open.
+known = weakref.WeakValueDictionary()
+
+
+def known_object(DeviceCore core not None, kind, uint64_t handle) -> Buffer | Image | None:
+    """The open `Buffer` or `Image`, whichever `kind` is, with this handle, if it was made or adopted here."""
+    found = known.get((core.handle, kind, handle))
+    return None if found is None or found.is_closed else found
+
+
+cdef void remember(DeviceObject made, uint64_t handle):
+    if known_object(made.core, type(made), handle) is None:
+        known[made.core.handle, type(made), handle] = made
 
 
 def host_pointer_types(DeviceCore core not None, uint64_t address) -> int:
@@ -142,6 +159,7 @@ cdef class Buffer(DeviceObject):
             else:
                 self.c_obj.reset(new vk.Buffer(core.c_obj, nbytes, usage, external))
         self.nbytes, self.usage = nbytes, usage
+        remember(self, self.c_obj.get().number())
 
     @property
     def handle(self) -> int:
@@ -223,6 +241,7 @@ cdef class Image(DeviceObject):
                 self.c_obj.reset(new vk.Image(core.c_obj, width, height, depth, format, usage))
         self.width, self.height, self.depth = width, height, depth
         self.format, self.usage, self.layout = format, usage, layout
+        remember(self, self.c_obj.get().number())
 
     @property
     def handle(self) -> int:

@@ -13,7 +13,7 @@ from ..etensor import ETensor
 from ..kinds import ResourceKind
 from ..resource import Resource
 from .formats import format_of
-from .memory import Buffer, Image
+from .memory import Buffer, Image, known_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -162,7 +162,8 @@ class Transfers:
                 f"{resource!r} belongs to VkDevice 0x{details.get('device', 0):x}, not to 0x{core.handle:x}: pass "
                 "device= when the resource is made"
             )
-        found = owner_of(resource)
+        kind = Image if resource.kind == ResourceKind.VK_IMAGE else Buffer
+        found = owner_of(resource) or known_object(core, kind, resource.handle)
         if resource.kind == ResourceKind.VK_IMAGE:
             if found is not None:
                 return found

@@ -5,8 +5,9 @@ import sympy
 
 from etarena import ExportError
 from etarena.allocator.plan import Binding
+from etarena.allocator.size_binding import InputSize, bind_symbols
 from etarena.allocator.sizes import SizeProgram
-from etarena.symbols import InputSize, Registers, bind_symbols, name_symbols
+from etarena.symbols import Registers, name_symbols
 
 n, h, k = sympy.symbols("n h k", integer=True, nonnegative=True)
 

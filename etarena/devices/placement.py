@@ -1,7 +1,8 @@
 """Which device every value of a program is on, and the copies between devices that follow from it.
 
 Inputs and outputs are where the user says, what a delegate is given and gives is on the delegate's device (the compile
-spec ``target_device``, as ExecuTorch's partitioners write it), everything else is on the CPU, whose kernels can read
+spec ``target_device``, as ExecuTorch's partitioners write it), or where it is if the delegate takes it there (compile spec
+``takes_devices``: names of device types with commas between), everything else is on the CPU, whose kernels can read
 nothing else. Where the two ends of an edge differ, a copy is put in between: an operator of the program, which the run
 time counts. Bodies of control flow take and return what is on the CPU.
 """
@@ -22,10 +23,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import GraphModule, Node
 
-from .allocator.errors import DeviceError, ExportError, InputError
-from .device.device import Device
-from .ops.transfer import TRANSFERS
-from .traced import user_input_names
+from ..allocator.errors import DeviceError, ExportError, InputError
+from ..device.device import Device
+from ..ops.transfer import TRANSFERS
+from ..traced import user_input_names
 
 __all__ = ["CPU", "DEVICE", "TO_DEVICE", "Placement", "own_device_tags", "place_on_devices"]
 
@@ -35,6 +36,7 @@ DEVICE = "etarena_device"
 """Key of a node's meta: the device of what it makes, where that is not the CPU."""
 CPU = Device("cpu")
 TARGET_DEVICE = "target_device"
+TAKES_DEVICES = "takes_devices"
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,23 @@ class Placement:
     inputs
         Device of an input by its name; the CPU for all others.
     outputs
-        Device of each output of the model by its position; the CPU for all others.
+        Device of each output of the model by its position, the CPU for all others; or one device for all of them.
     copies
         ``"insert"``: copies between devices are put into the program; ``"error"``: they are refused.
     """
 
     inputs: Mapping[str, Device] = field(default_factory=dict)
-    outputs: Mapping[int, Device] = field(default_factory=dict)
+    outputs: Mapping[int, Device] | Device = field(default_factory=dict)
     copies: str = "insert"
+
+    def output_devices(self, count: int, method: str) -> list[Device]:
+        """The device of each of a method's `count` outputs; InputError if one is named that it does not have."""
+        if isinstance(self.outputs, Device):
+            return [self.outputs] * count
+        outside = sorted(position for position in self.outputs if not 0 <= position < count)
+        if outside:
+            raise InputError(f"output_devices: method {method!r} has {count} outputs, no output {outside[0]}")
+        return [self.outputs.get(position, CPU) for position in range(count)]
 
 
 def place_on_devices(program: ExportedProgram, placement: Placement, method: str, names: Sequence[str]) -> None:
@@ -138,14 +149,37 @@ class _Placer:
         if node.target in (TO_DEVICE, operator.getitem, torch.ops.aten.sym_size.int):
             return  # takes results apart, or reads no data
         device = CPU
+        takes: frozenset[int] = frozenset()
         if node.target is executorch_call_delegate:
+            takes = self._taken_types(module, node)
             device = self._delegate_device(module, node)
             for made in (node, *node.users) if not device.is_cpu else ():  # the users take its results apart
                 made.meta[DEVICE] = device
         what = self._label(module, node)
         for source in node.all_input_nodes:
-            if source.op != "get_attr":
+            if source.op != "get_attr" and source.meta.get(DEVICE, CPU).type not in takes:
                 self._supply(node, source, device, what)
+
+    def _taken_types(self, module: GraphModule, node: Node) -> frozenset[int]:
+        """Types of the devices, besides its own, on which a delegate takes its arguments as they are."""
+        lowered = getattr(module, str(node.args[0].target))
+        for spec in lowered.compile_specs:
+            if spec.key == TAKES_DEVICES:
+                try:
+                    return frozenset(int(Device(name).type) for name in bytes(spec.value).decode().split(",") if name)
+                except (DeviceError, UnicodeDecodeError) as error:
+                    raise ExportError(f"delegate {lowered.backend_id!r} has bad {TAKES_DEVICES}: {error}") from error
+        return frozenset()
+
+    def _can_be_made_on(self, source: Node, device: Device, user: Node) -> bool:
+        """Whether the delegate that makes a value can make it on a device, where all that use it take it."""
+        module = source.graph.owning_module
+        makers = [source.args[0]] if source.target is operator.getitem else []
+        others = [other for other in source.users if other is not user]
+        return all(
+            node.target is executorch_call_delegate and int(device.type) in self._taken_types(module, node)
+            for node in (*makers, *others)
+        ) and bool(makers)
 
     def _delegate_device(self, module: GraphModule, node: Node) -> Device:
         lowered = getattr(module, str(node.args[0].target))
@@ -159,20 +193,16 @@ class _Placer:
 
     def _place_results(self, node: Node, is_top: bool) -> None:
         results = list(node.args[0]) if isinstance(node.args[0], Sequence) else [node.args[0]]
-        hidden = self._hidden_results() if is_top else 0
-        wanted = self.placement.outputs if is_top else {}
-        outside = sorted(position for position in wanted if not 0 <= position < len(results) - hidden)
-        if outside:
-            raise InputError(
-                f"output_devices: method {self.method!r} has {len(results) - hidden} outputs, no output {outside[0]}"
-            )
-        for place, source in enumerate(results):
-            if not isinstance(source, Node):
-                continue
-            device = wanted.get(place - hidden, CPU)
-            if not device.is_cpu and not isinstance(source.meta.get("val"), torch.Tensor):
-                raise InputError(f"output_devices: output {place - hidden} of method {self.method!r} is no tensor")
-            results[place] = self._on(node, source, device, f"output {place - hidden}")
+        hidden = self._hidden_results() if is_top else len(results)
+        wanted = self.placement.output_devices(len(results) - hidden, self.method) if is_top else []
+        for place, (source, device) in enumerate(zip(results, [CPU] * hidden + wanted, strict=True)):
+            position = place - hidden if is_top else place
+            is_tensor = isinstance(source, Node) and isinstance(source.meta.get("val"), torch.Tensor)
+            if not device.is_cpu and not is_tensor:
+                what = f"output {position} of method {self.method!r}"
+                raise InputError(f"output_devices: {what} is no tensor: give devices by position")
+            if isinstance(source, Node):
+                results[place] = self._on(node, source, device, f"output {position}")
         self._rename_results(node, results, is_top)
 
     def _hidden_results(self) -> int:
@@ -200,6 +230,9 @@ class _Placer:
             return source  # but what an input on a device becomes is a copy: a result is never the caller's memory
         if source.target is TO_DEVICE and source.args[0].meta.get(DEVICE, CPU) == device:
             return source.args[0]
+        if user.op == "output" and here.is_cpu and self._can_be_made_on(source, device, user):
+            source.meta[DEVICE] = device
+            return source
         if (source, device) not in self.copies:
             self._refuse(source, here, device, what)
             self.copies[source, device] = self._copy(user, source, device)

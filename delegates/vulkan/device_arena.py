@@ -1,0 +1,63 @@
+"""Memory of the device for delegates that do not work in the shared arena: one buffer, planned by offsets."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...device.vulkan.device import Device
+    from ...device.vulkan.memory import Buffer
+
+__all__ = ["DeviceArena"]
+
+
+class DeviceArena:
+    """A buffer that grows to the largest plan; delegates that use it take turns by holding `lock`.
+
+    Parameters
+    ----------
+    device
+        Where it is.
+
+    Attributes
+    ----------
+    lock : threading.RLock
+        Held from planning to the end of the work.
+    generation : int
+        Changes when the buffer does.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self.lock = threading.RLock()
+        self.generation = 0
+        self._buffer: Buffer | None = None
+        self._staging: Buffer | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it has now."""
+        return 0 if self._buffer is None else self._buffer.nbytes
+
+    def buffer(self, nbytes: int) -> Buffer:
+        """Device memory of so many bytes or more; what was in it is lost if it had to grow.
+
+        Raises
+        ------
+        OutOfMemoryError
+            The device has no room.
+        """
+        if self._buffer is None or self._buffer.nbytes < nbytes:
+            self._buffer = None  # before the new one is there; recordings may hold the old one for a while
+            self._buffer = self._device.buffer(max(nbytes, 256))
+            self.generation += 1
+        return self._buffer
+
+    def staging(self, nbytes: int) -> Buffer:
+        """Memory that the CPU sees, by which arguments come and go."""
+        if self._staging is None or self._staging.nbytes < nbytes:
+            self._staging = None
+            self._staging = self._device.buffer(max(nbytes, 256), host_visible=True)
+            self.generation += 1
+        return self._staging

@@ -1,0 +1,184 @@
+"""Which parts of a program go to Vulkan."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.backend.utils import tag_constant_data
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from ...allocator.errors import ExportError
+from .graph import BACKEND_ID, MOST_RANK
+from .operators.registry import all_operators
+from .preprocess import CONSTANTS, DTYPES
+from .schema import operator_name, tensors_of, values_of
+from .sizes import GraphSizes
+
+__all__ = ["VulkanPartitioner", "unsupported"]
+
+# What moves no data does not make a delegate worth its while.
+IDLE = frozenset(
+    f"aten.{name}"
+    for name in (
+        "view_copy.default",
+        "_unsafe_view.default",
+        "unsqueeze_copy.default",
+        "squeeze_copy.dim",
+        "squeeze_copy.dims",
+        "squeeze_copy.default",
+        "clone.default",
+        "alias_copy.default",
+    )
+)
+
+
+def unsupported(node: Node) -> str | None:
+    """Why a node cannot go to Vulkan; None if it can."""
+    if node.op != "call_function":
+        return "it is no operator"
+    if node.target is operator.getitem:
+        return unsupported(node.args[0]) if isinstance(node.args[0], Node) else "it takes nothing apart"
+    name = operator_name(node)
+    found = all_operators().get(name or "")
+    if found is None:
+        return f"there is no shader for {name or node.target}"
+    values = values_of(node)
+    tensors = tensors_of(list(values.values()))
+    if not tensors_of(values["out"]):
+        return "it makes no tensor"
+    for tensor in tensors:
+        if tensor.dtype not in DTYPES:
+            return f"shaders do not know {tensor.dtype}"
+        if tensor.dim() > MOST_RANK:
+            return f"it has a tensor of rank {tensor.dim()}, {MOST_RANK} is the most"
+        if tensor.layout is not torch.strided:
+            return f"it has a tensor of layout {tensor.layout}"
+    if any(not _row_major(tensor) for tensor in tensors_of(values["out"])):
+        return "its result is not contiguous"
+    return found.check(values) if found.check is not None else None
+
+
+def _row_major(tensor: torch.Tensor) -> bool:
+    try:
+        order = [int(dim) for dim in tensor.dim_order()]
+    except Exception:  # sizes that nobody can compare
+        return True
+    return order == sorted(order)
+
+
+class _Support(OperatorSupportBase):
+    def __init__(self, refused: frozenset[str], reasons: dict[str, str]) -> None:
+        self.refused, self.reasons = refused, reasons
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        """As torch.fx asks."""
+        if node.op != "call_function" or node.meta.get("delegation_tag") is not None:
+            return False
+        reason = "the partitioner was told to leave it" if operator_name(node) in self.refused else unsupported(node)
+        if reason is not None and operator_name(node) is not None:
+            self.reasons[node.name] = reason
+        return reason is None
+
+
+class VulkanPartitioner(Partitioner):
+    """Marks what goes to the backend ``EtarenaVulkan``; give it to `etarena.export` in ``partitioners``.
+
+    Put before `XnnpackPartitioner` it takes all that it can, after it what is left.
+
+    Parameters
+    ----------
+    skip : sequence of str
+        Names of operators to leave to others, such as ``"aten.mm.default"``.
+
+    Attributes
+    ----------
+    reasons : dict of str to str
+        After an export, by the name of each node that did not go to Vulkan, why not.
+    """
+
+    def __init__(self, skip: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.skip = frozenset(skip)
+        self.reasons: dict[str, str] = {}
+        self.delegation_spec = DelegationSpec(BACKEND_ID, [CompileSpec("takes_devices", b"vulkan")])
+
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
+        """Operators that have a shader as a whole."""
+        return [_overload(name) for name, found in all_operators().items() if found.keep and name not in self.skip], None
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        """Tag the nodes; each group becomes one delegate."""
+        module = exported_program.graph_module
+        support = _Support(self.skip, self.reasons)
+        tags = {}
+        found = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).propose_partitions()
+        for partition in found:
+            if self._is_worthwhile(exported_program, partition):
+                tag = f"vulkan{partition.id}"
+                tags[tag] = self.delegation_spec
+                for node in partition.nodes:
+                    node.meta["delegation_tag"] = tag
+        if tags:
+            tag_constant_data(exported_program)
+        return PartitionResult(exported_program, tags)
+
+    def _is_worthwhile(self, program: ExportedProgram, partition: Partition) -> bool:
+        nodes = list(partition.nodes)
+        calls = [node for node in nodes if node.target is not operator.getitem]
+        if all(operator_name(node) in IDLE for node in calls):
+            return False
+        reason = _untold(program, nodes)
+        if reason is not None:
+            self.reasons.update(dict.fromkeys((node.name for node in calls), reason))
+        return reason is None
+
+
+def _untold(program: ExportedProgram, nodes: Sequence[Node]) -> str | None:
+    """Why the inputs of a part of the graph do not tell all of its sizes; None if they do."""
+    inside = set(nodes)
+    constants = {
+        spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in CONSTANTS
+    }
+    sources = {
+        source for node in nodes for source in node.all_input_nodes if source not in inside and source.name not in constants
+    }
+    sizes = GraphSizes([_sizes_of(source.meta["val"]) for source in sorted(sources, key=str)])
+    for node in nodes:
+        for entry in values_of(node).values():
+            for size in _all_sizes(entry):
+                sizes.want(size)
+    try:
+        sizes.compile()
+    except ExportError as error:
+        return str(error)
+    return None
+
+
+def _sizes_of(value: Any) -> Any:
+    return list(value.shape) if isinstance(value, torch.Tensor) else value
+
+
+def _all_sizes(entry: Any) -> list[int | torch.SymInt]:
+    if isinstance(entry, torch.Tensor):
+        return list(entry.shape)
+    if isinstance(entry, torch.SymInt):
+        return [entry]
+    if isinstance(entry, list | tuple):
+        return [size for inner in entry for size in _all_sizes(inner)]
+    return []
+
+
+def _overload(name: str) -> torch._ops.OpOverload:
+    namespace, operator_, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), operator_), overload)
+

@@ -1,0 +1,108 @@
+"""Symbolic sizes of a delegate's graph, compiled to a size program over what its inputs tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from ...allocator.errors import ExportError, PlanError
+from ...allocator.size_binding import InputSize, bind_symbols
+from ...allocator.size_compiler import compile_sizes
+from .graph import Binding
+
+__all__ = ["GraphSizes", "expression"]
+
+
+def expression(size: int | torch.SymInt) -> Any:
+    """The number or sympy expression behind a size."""
+    if isinstance(size, int):
+        return size
+    found = size.node.expr
+    return int(found) if found.is_number else found
+
+
+class GraphSizes:
+    """Registers of a graph's sizes.
+
+    A symbol is what an input has as a size, alone or scaled and shifted. Where an input has a size that mixes symbols
+    which no input has alone, that size is a symbol of its own.
+
+    Parameters
+    ----------
+    inputs
+        For each input the sizes of a tensor, or the int itself.
+    """
+
+    def __init__(self, inputs: Sequence[Sequence[int | torch.SymInt] | int | torch.SymInt]) -> None:
+        self._known: list[InputSize] = []
+        for place, given in enumerate(inputs):
+            if isinstance(given, int | torch.SymInt):
+                self._known.append(InputSize(place, -1, expression(given)))
+            else:
+                self._known += [InputSize(place, dim, expression(size)) for dim, size in enumerate(given)]
+        self._mixed: dict[Any, Any] = {}
+        self._symbols: list[Any] = []
+        self._bindings: list[Any] = []
+        self._find_symbols()
+        self._wanted: dict[Any, int] = {}
+        self._registers: list[int] = []
+
+    def _find_symbols(self) -> None:
+        free = sorted({symbol for entry in self._known for symbol in _symbols(entry.size)}, key=str)
+        solved = []
+        for symbol in free:
+            try:
+                (binding,) = bind_symbols([symbol], self._known)
+            except ExportError:
+                continue
+            solved.append(symbol)
+            binding.symbol = len(self._bindings)
+            self._bindings.append(binding)
+        self._symbols = list(solved)
+        for entry in self._known:
+            if _symbols(entry.size) <= set(solved) or entry.size in self._mixed:
+                continue
+            stand_in = sympy.Symbol(f"mixed{len(self._mixed)}", integer=True, nonnegative=True)
+            self._mixed[entry.size] = stand_in
+            self._bindings.append(Binding(len(self._symbols), entry.input, entry.dim, 1, 0))
+            self._symbols.append(stand_in)
+
+    def want(self, size: int | torch.SymInt) -> int:
+        """Ask for the register of a size; gives a ticket for `register`."""
+        found = sympy.sympify(expression(size))
+        if not _symbols(found) <= set(self._symbols):
+            found = found.subs(self._mixed)
+        return self._wanted.setdefault(found, len(self._wanted))
+
+    def compile(self) -> tuple[int, list[tuple[int, int, int, int]], list[Binding]]:
+        """Compile everything asked for.
+
+        Returns
+        -------
+        n_symbols, code, bindings
+            As in `Graph`.
+
+        Raises
+        ------
+        ExportError
+            The inputs do not tell a size.
+        """
+        try:
+            program, self._registers = compile_sizes(self._symbols, list(self._wanted))
+        except PlanError as error:
+            raise ExportError(f"a size cannot be computed from the inputs: {error}") from error
+        bindings = [
+            Binding(entry.symbol, entry.input, entry.dim, entry.scale, entry.offset) for entry in self._bindings
+        ]
+        return len(self._symbols), list(program.instructions), bindings
+
+    def register(self, ticket: int) -> int:
+        """The register that holds a size, once compiled."""
+        return self._registers[ticket]
+
+
+def _symbols(size: Any) -> set[Any]:
+    return getattr(size, "free_symbols", set())

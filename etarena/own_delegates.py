@@ -1,0 +1,31 @@
+"""Backends that come with etarena, registered when a program first needs one."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Iterable
+
+from .delegate_registry import register_delegate
+
+__all__ = ["register_own_delegates"]
+
+CLASSES = {"EtarenaVulkan": (".delegates.vulkan.delegate", "VulkanDelegate")}
+_registered: set[str] = set()
+_lock = threading.Lock()
+
+
+def register_own_delegates(backends: Iterable[str]) -> None:
+    """Make those of these backends known that are etarena's.
+
+    Raises
+    ------
+    Error
+        Somebody else took the name, or ExecuTorch has no room.
+    """
+    for name in CLASSES.keys() & set(backends):
+        with _lock:
+            if name not in _registered:
+                module, attribute = CLASSES[name]
+                register_delegate(name, getattr(importlib.import_module(module, __package__), attribute))
+                _registered.add(name)
