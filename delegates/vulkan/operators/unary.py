@@ -124,12 +124,7 @@ def _refuse_conversion(arguments: dict[str, Any]) -> str | None:
 @operator(
     "aten._to_copy.default",
     "aten.to.dtype",
-    "aten.clone.default",
-    "aten.alias_copy.default",
-    "aten.detach_copy.default",
-    "aten.lift_fresh_copy.default",
     "dim_order_ops._to_dim_order_copy.default",
-    "dim_order_ops._clone_dim_order.default",
     check=_refuse_conversion,
 )
 def to_dtype(call: Call) -> None:
