@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .call import BoundTensor, Call
-from .elements import FLOAT, Operand, apply, common_kind, generate, is_float, same_or_low_rank
+from .elements import FLOAT, Operand, apply, common_kind, generate, is_float, low_rank
 from .registry import operator
 from .unary import unary
 
@@ -59,7 +59,7 @@ def _operands(call: Call) -> tuple[Operand, Operand]:
 
 
 def _register(function: str, *names: str, keep: bool = False) -> None:
-    @operator(*names, check=same_or_low_rank, keep=keep)
+    @operator(*names, check=low_rank, keep=keep)
     def emit(call: Call) -> None:
         a, b = _operands(call)
         number = call.get("alpha")
@@ -76,14 +76,14 @@ _register("remainder", "aten.remainder.Scalar_Tensor")
 _register("div_floor", "aten.floor_divide.default")
 
 
-@operator("aten.div.Tensor", "aten.div.Scalar", "aten.div.Tensor_mode", "aten.div.Scalar_mode", check=same_or_low_rank)
+@operator("aten.div.Tensor", "aten.div.Scalar", "aten.div.Tensor_mode", "aten.div.Scalar_mode", check=low_rank)
 def div(call: Call) -> None:
     """Exact, or rounded towards zero or downwards."""
     function = {None: "div", "trunc": "div_trunc", "floor": "div_floor"}[call.get("rounding_mode")]
     binary(call, function, *_operands(call), call.out)
 
 
-@operator("aten.rsub.Scalar", "aten.rsub.Tensor", check=same_or_low_rank)
+@operator("aten.rsub.Scalar", "aten.rsub.Tensor", check=low_rank)
 def rsub(call: Call) -> None:
     """The other minus self."""
     number = call.get("alpha")
@@ -100,7 +100,7 @@ def _as_half(operand: Operand, other: Operand) -> Operand:
 
 @operator(
     *(f"aten.{name}.{overload}" for name in ("eq", "ne", "lt", "le", "gt", "ge") for overload in ("Tensor", "Scalar")),
-    check=same_or_low_rank,
+    check=low_rank,
 )
 def compare(call: Call) -> None:
     """One of six comparisons, of floats if any operand is one."""
@@ -123,7 +123,7 @@ def prelu(call: Call) -> None:
 POWERS = {0.5: "sqrt", 1.0: "copy", 2.0: "square", 3.0: "cube", -0.5: "rsqrt", -1.0: "reciprocal"}
 
 
-@operator("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar", check=same_or_low_rank)
+@operator("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar", check=low_rank)
 def power(call: Call) -> None:
     """By a faster function where the exponent is a number that has one."""
     base, exponent = call["self"], call["exponent"]

@@ -12,10 +12,7 @@ __all__: list[str] = []
 
 
 def _refuse(arguments: dict[str, Any]) -> str | None:
-    out = arguments["out"]
-    if out.numel() and not out.is_contiguous():
-        return "a memory layout that is not row-major"
-    return numbers_fit({name: argument for name, argument in arguments.items() if name not in ("size", "out")})
+    return numbers_fit({name: argument for name, argument in arguments.items() if name != "size"})
 
 
 @operator(

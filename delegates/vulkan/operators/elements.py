@@ -23,8 +23,8 @@ __all__ = [
     "fits",
     "generate",
     "is_float",
+    "low_rank",
     "numbers_fit",
-    "same_or_low_rank",
     "tail",
 ]
 
@@ -205,12 +205,9 @@ def numbers_fit(arguments: dict[str, Any]) -> str | None:
     return None
 
 
-def same_or_low_rank(arguments: dict[str, Any]) -> str | None:
+def low_rank(arguments: dict[str, Any]) -> str | None:
     """Refuse to broadcast over more dimensions than shaders have strides for."""
-    out = arguments["out"]
-    if out.dim() <= MOST_RANK:
-        return numbers_fit(arguments)
-    for argument in arguments.values():
-        if hasattr(argument, "shape") and argument.dim() and tuple(argument.shape) != tuple(out.shape):
-            return f"broadcasting to {out.dim()} dimensions; at most {MOST_RANK} are supported"
+    rank = arguments["out"].dim()
+    if rank > MOST_RANK:
+        return f"operands of {rank} dimensions; at most {MOST_RANK} are supported"
     return numbers_fit(arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .binary import binary, constant_number
 from .call import BoundTensor, Call
-from .elements import Operand, apply, common_kind, same_or_low_rank
+from .elements import Operand, apply, common_kind, low_rank
 from .registry import operator
 
 __all__ = ["ternary"]
@@ -22,7 +22,7 @@ def ternary(
 
 
 @operator(
-    "aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar", check=same_or_low_rank
+    "aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar", check=low_rank
 )
 def where(call: Call) -> None:
     """The one or the other."""
@@ -30,13 +30,13 @@ def where(call: Call) -> None:
     ternary(call, "where", call["condition"], first, second, call.out)
 
 
-@operator("aten.masked_fill.Scalar", "aten.masked_fill.Tensor", check=same_or_low_rank)
+@operator("aten.masked_fill.Scalar", "aten.masked_fill.Tensor", check=low_rank)
 def masked_fill(call: Call) -> None:
     """A number where a mask is true."""
     ternary(call, "where", call["mask"], constant_number(call, call["value"]), call["self"], call.out)
 
 
-@operator("aten.clamp.Tensor", check=same_or_low_rank)
+@operator("aten.clamp.Tensor", check=low_rank)
 def clamp_tensor(call: Call) -> None:
     """Between two tensors, of which one may be missing."""
     low, high = call.get("min"), call.get("max")
@@ -48,7 +48,7 @@ def clamp_tensor(call: Call) -> None:
         ternary(call, "clamp", call["self"], low, high, call.out)
 
 
-@operator("aten.addcmul.default", "aten.addcdiv.default", keep=True, check=same_or_low_rank)
+@operator("aten.addcmul.default", "aten.addcdiv.default", keep=True, check=low_rank)
 def add_product(call: Call) -> None:
     """A product or a quotient is added."""
     function = "add_product" if call.name == "aten.addcmul.default" else "add_quotient"

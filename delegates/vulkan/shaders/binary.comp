@@ -4,7 +4,6 @@
 #include "elements.glsl"
 #include "mathematics.glsl"
 
-layout(local_size_x = 64, local_size_x_id = 100) in;
 layout(constant_id = 0) const int OP = 0;
 layout(constant_id = 1) const int KIND = FLOAT;
 layout(constant_id = 2) const int T_A = F32;

@@ -1,6 +1,8 @@
 // Elements of tensors, four consecutive ones at a time, whatever their dtype: buffers are words of 32 bits, the dtype is
 // a specialization constant. Needs no feature of the device, and nobody writes a word that another invocation writes.
 
+layout(local_size_x = 64, local_size_x_id = 100) in;  // before gl_WorkGroupSize is used
+
 const int F32 = 0, F16 = 1, I32 = 2, I64 = 3, U8 = 4, I8 = 5, B8 = 6;
 
 // What is computed with: bits of floats or of ints.

@@ -3,7 +3,6 @@
 #extension GL_GOOGLE_include_directive : require
 #include "elements.glsl"
 
-layout(local_size_x = 64, local_size_x_id = 100) in;
 layout(constant_id = 1) const int KIND = FLOAT;
 layout(constant_id = 2) const int T_OUT = F32;
 layout(push_constant) uniform Parameters {

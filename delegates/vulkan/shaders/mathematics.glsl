@@ -54,14 +54,12 @@ vec4 sigmoid_of(vec4 x) { return 1.0 / (1.0 + exp_of(-x)); }
 
 vec4 gelu_of(vec4 x) {
   vec4 negative_side = 0.5 * x * erfc_of_positive(abs(x) * 0.70710678);  // no cancellation there
-  vec4 result = mix(0.5 * x * (1.0 + erf_of(x * 0.70710678)), negative_side, lessThan(x, vec4(-0.6)));
-  return mix(result, vec4(-0.0), lessThan(x, vec4(-1e18)));
+  return mix(0.5 * x * (1.0 + erf_of(x * 0.70710678)), negative_side, lessThan(x, vec4(-0.6)));
 }
 
 vec4 gelu_tanh_of(vec4 x) {
   // 0.5 (1 + tanh(z)) = sigmoid(2z)
-  vec4 result = x * sigmoid_of(1.5957691216 * (x + 0.044715 * x * x * x));
-  return mix(result, vec4(-0.0), lessThan(x, vec4(-1e4)));
+  return x * sigmoid_of(1.5957691216 * (x + 0.044715 * x * x * x));
 }
 
 vec4 softplus_of(vec4 x, float beta, float threshold) {
