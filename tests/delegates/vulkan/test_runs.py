@@ -205,7 +205,8 @@ def test_tensors_of_another_device_are_refused(device: vulkan.Device, on_device:
     method.execute([y, y])
 
 
-def test_a_file_for_vulkan_runs_in_the_stock_runtime(mixed: bytes) -> None:
+@pytest.mark.filterwarnings("ignore::executorch.exir._warnings.ExperimentalWarning")
+def test_a_file_for_vulkan_runs_in_the_stock_runtime() -> None:
     from executorch.runtime import Runtime
 
     from etarena.own_delegates import register_own_delegates
