@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .graph import Graph
     from .weights import Weights
 
-__all__ = ["BoundGraph", "Place"]
+__all__ = ["PADDING", "BoundGraph", "Place", "padded"]
 
 PADDING = 16  # bytes; what shaders may read or write up to behind a tensor
 COPY = "copy_words"

@@ -77,9 +77,9 @@ def test_inner_tensors_are_scratch_of_the_arena(device: vulkan.Device, plain: by
     method.execute([*pair(256, 256)])
     run = method.last_run
     assert run is not None
-    # z, and z * x whose memory exp may take; inputs and the result come from outside, one staged copy of each.
+    # Three inner tensors live while exp runs; inputs and the result come from outside, one staged copy of each.
     tensor = 256 * 256 * 4
-    assert 2 * tensor <= run.delegate_scratch_bytes <= 6 * tensor
+    assert 6 * tensor <= run.delegate_scratch_bytes <= 6 * tensor + 4096
     assert run.scratch_outside_arena == ()
     arena_bytes = arena.stats.activation_committed
     assert device.core.memory_live - before <= arena_bytes  # imported, nothing else
@@ -215,7 +215,9 @@ def test_a_file_for_vulkan_runs_in_the_stock_runtime() -> None:
     stock = etarena.load(stock_file(), vulkan=vulkan.Device.create()).method()
     x, y = pair(4, 6)
     torch.testing.assert_close(stock.execute([x, y])[0], Plain()(x, y), rtol=1e-4, atol=1e-5)
-    method = Runtime.get().load_program(stock_file()).load_method("forward")
+    content = stock_file()  # ExecuTorch's program does not keep its bytes
+    program = Runtime.get().load_program(content)
+    method = program.load_method("forward")
     assert method is not None
     torch.testing.assert_close(method.execute([x, y])[0], Plain()(x, y), rtol=1e-4, atol=1e-5)
 
