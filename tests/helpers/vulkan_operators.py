@@ -163,7 +163,9 @@ class OperatorRunner:
     def _read(self, tensor: BoundTensor, dtype: torch.dtype) -> torch.Tensor:
         start, _ = self._places[self._root(tensor.number)]
         content = bytearray(self._bytes[start : start + tensor.nbytes].tobytes())
-        return (torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)).reshape(tensor.shape)
+        return (torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)).reshape(
+            tensor.shape
+        )
 
     def _run(self) -> None:
         if not self.dispatches:
@@ -240,9 +242,7 @@ def compare_exported(
     operators
         Operators that the delegate has to have taken; by default none may be left to the CPU.
     """
-    model = etarena.export(
-        module.eval(), examples, dynamic_shapes=dynamic, partitioners=[etarena.VulkanPartitioner()]
-    )
+    model = etarena.export(module.eval(), examples, dynamic_shapes=dynamic, partitioners=[etarena.VulkanPartitioner()])
     left = [name for name in instructions_left(model) if not operators or name in operators]
     assert not left, f"{left} did not go to Vulkan"
     method = etarena.load(model.to_bytes()).load_method("forward")
