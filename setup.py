@@ -23,7 +23,7 @@ SUBPACKAGES = ("allocator", "device", "delegates")
 EXECUTORCH = "executorch==1.5.1"
 INCLUDE = "device/include"  # the C interface, which is installed with the package
 DEVICE_NATIVE = "device/native"  # DLPack's C ABI
-ABI_HEADER = f"{INCLUDE}/etarena.h"
+DEVICE_HEADERS = [f"{INCLUDE}/etarena.h", f"{DEVICE_NATIVE}/dlpack_abi.h", f"{DEVICE_NATIVE}/scalar_types.h"]
 LINKED = "_runtime"  # the only module that links against libexecutorch.so: its registries must have one owner
 # No debug information: it is most of a module's size and holds the path of the build folder.
 COMMON_FLAGS = ["-O2", "-g0", "-Wall", "-Wextra", "-Wundef"]
@@ -118,7 +118,7 @@ def middle_extensions(folder: str) -> list[Extension]:
             language="c++",
             include_dirs=[str((source.parent / "native").relative_to(ROOT)), DEVICE_NATIVE, INCLUDE, *(vulkan or [])],
             define_macros=DEBUG_MACROS,
-            depends=[str(path.relative_to(ROOT)) for path in sorted(source.parent.glob("native/*"))] + [ABI_HEADER],
+            depends=[str(path.relative_to(ROOT)) for path in sorted(source.parent.glob("native/*"))] + DEVICE_HEADERS,
             extra_compile_args=CXX_FLAGS,
         )
         for source in sorted((ROOT / folder).rglob("*.pyx"))
@@ -144,8 +144,7 @@ def runtime_extensions() -> list[Extension]:
             library_dirs=[str(root / "lib")],
             libraries=["executorch"] if source.stem == LINKED else [],
             depends=[
-                ABI_HEADER,
-                f"{DEVICE_NATIVE}/dlpack_abi.h",
+                *DEVICE_HEADERS,
                 *(
                     str(header.relative_to(ROOT))
                     for folder in ("etarena", "delegates")

@@ -10,6 +10,7 @@ The reader and writer that flatc generates from ``plan.fbs`` is ``_plan_generate
     cp build/plan_generated.py allocator/_plan_generated.py
 """
 
+from .item_bytes import itemsize
 from .plan_codec import decode, encode
 from .plan_digest import DIGEST_SIZE, HEADER_SIZE, MAGIC, check, program_digest, seal
 from .plan_tables import (
@@ -29,7 +30,7 @@ from .plan_tables import (
     Teller,
     Value,
 )
-from .plan_validation import itemsize, validate
+from .plan_validation import validate
 
 __all__ = [
     "DIGEST_SIZE",

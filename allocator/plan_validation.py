@@ -1,31 +1,16 @@
 """Consistency of a plan section: every index, range, enumeration and register, so that readers need no checks."""
 
 from .errors import PlanError
+from .item_bytes import ITEM_BYTES
 from .plan_tables import VERSION, Discovery, Input, Kind, Method, Output, Scalar, State, Teller, Value
 from .sizes import Opcode, SizeProgram, symbols_of_registers
 
-__all__ = ["MAX_RANK", "itemsize", "validate"]
+__all__ = ["MAX_RANK", "validate"]
 
 MAX_RANK = 16  # ExecuTorch's kTensorDimensionLimit
 INT8_MAX = 2**7 - 1
 INT32_MAX = 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-
-# Bytes of one element, by ExecuTorch ScalarType code; the codes missing here are types without a fixed element.
-ITEMSIZES = {
-    **{0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 8: 4, 9: 8, 10: 16, 11: 1},  # uint8 .. complex128, bool
-    **{12: 1, 13: 1, 14: 4, 15: 2, 16: 1, 17: 1},  # qint8, quint8, qint32, bfloat16, quint4x2, quint2x4
-    **{18: 1, 19: 1, 20: 1, 21: 1, 22: 2},  # bits1x8, bits2x4, bits4x2, bits8, bits16
-    **{23: 1, 24: 1, 25: 1, 26: 1, 27: 2, 28: 4, 29: 8},  # the float8 types, uint16, uint32, uint64
-}
-
-
-def itemsize(dtype: int) -> int:
-    """Bytes of one element of an ExecuTorch ScalarType code; PlanError for a code without a fixed element size."""
-    try:
-        return ITEMSIZES[dtype]
-    except KeyError:
-        raise PlanError(f"{dtype} is no ScalarType code with a fixed element size") from None
 
 
 def validate(method: Method) -> None:
@@ -142,7 +127,7 @@ def _check_value(method: Method, value: Value, registers: int, name: str, positi
         raise PlanError(f"{name}.index: {value.index} does not come after {method.values[position - 1].index}")
     _text(value.name, f"{name}.name")
     _text(value.definition, f"{name}.definition")
-    if value.dtype not in ITEMSIZES:
+    if value.dtype not in ITEM_BYTES:
         raise PlanError(f"{name}.dtype: {value.dtype} is no ScalarType code with a fixed element size")
     rank = len(value.sizes)
     _within(rank, 0, MAX_RANK, f"{name}.sizes: rank")
@@ -223,7 +208,7 @@ def _check_state(method: Method, state: State, constants: dict[int, int], name: 
     _within(state.window, 0, INT64_MAX if state.dim >= 0 else 0, f"{name}.window")
     if state.dim >= 0:
         _check_growth(method, state, constants, name)
-    nbytes = ITEMSIZES[value.dtype] * (state.length if state.dim >= 0 else 1)
+    nbytes = ITEM_BYTES[value.dtype] * (state.length if state.dim >= 0 else 1)
     sizes = [register for dim, register in enumerate(value.sizes) if dim != state.dim]
     if state.initial and all(register in constants for register in sizes):
         for register in sizes:

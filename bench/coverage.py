@@ -11,17 +11,18 @@ a run of some models replaces theirs, and the table has all of them.
 import argparse
 import json
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.machine import describe
 from bench.models import MODELS
+from bench.rows import keep_rows, last_line, printed
 from bench.sections import table, write_sections
+from etarena.allocator.errors import Error
 
 __all__ = ["LARGEST_ERROR", "Row", "cover", "section"]
 
@@ -37,7 +38,8 @@ Every model of `bench/models`, exported without bounds on its sizes, run at all 
 the arena filled with garbage before every run. `error`: largest difference from eager PyTorch over its largest
 magnitude, over all runs (at most 1e-4; integers are equal). `ratio`: the worst of arena / lower bound, at any size down
 to a single row, where the alignment of a few buffers shows; `excess`: the bytes above the bound there. A row is that of
-the model's last run, whichever models ran beside it: rows may come from different states of the project."""
+the model's last run, whichever models ran beside it: rows may come from different states of the project, and those from
+before `excess` was counted have none."""
 
 
 @dataclass
@@ -56,8 +58,8 @@ class Row:
         Largest error of any run; infinite for a wrong shape, type or integer.
     ratio : float
         Largest of arena over lower bound.
-    excess : int
-        Bytes of the arena above the lower bound in that run.
+    excess : int or None
+        Bytes of the arena above the lower bound in that run; None in rows from before they were counted.
     export_seconds : float
         Time that the export took.
     failure : str
@@ -70,7 +72,7 @@ class Row:
     sizes: int = 0
     error: float = 0.0
     ratio: float = 1.0
-    excess: int = 0
+    excess: int | None = None
     export_seconds: float = 0.0
     failure: str = ""
 
@@ -103,6 +105,7 @@ def _run(row: Row, model: Any, program: Any) -> None:
     from torch.utils._pytree import tree_leaves, tree_map
 
     method = program.method("forward")
+    row.excess = 0
     for size in [*model.sizes, *reversed(model.sizes[:-1])]:
         inputs = model.inputs(size)
         with torch.no_grad():
@@ -139,16 +142,10 @@ def _error(got: Any, wanted: Any) -> float:
 
 def apart(name: str) -> Row:
     """Run `cover` in another process; a crash, too much time or too much memory is a failure of the row."""
-    command = [sys.executable, "-m", "bench.coverage", "--one", name]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return Row(name, MODELS[name].family, failure=f"took more than {SECONDS} s")
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
-        last = next(reversed(done.stderr.strip().splitlines()), "")
-        return Row(name, MODELS[name].family, failure=f"the process ended with {done.returncode}: {last}")
-    return Row(**json.loads(lines[-1]))
+        return Row(**json.loads(last_line("bench.coverage", "--one", name, seconds=SECONDS)))
+    except Error as error:
+        return Row(name, MODELS[name].family, failure=str(error))
 
 
 def section(rows: Sequence[Row]) -> str:
@@ -168,7 +165,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row.sizes),
         f"{row.error:.1e}",
         f"{row.ratio:.4f}",
-        str(row.excess),
+        "" if row.excess is None else str(row.excess),
         f"{row.export_seconds:.1f}",
     )
     return (row.name, row.family, *figures)
@@ -187,14 +184,9 @@ def _plain(text: str, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[:most]} ..."
 
 
-def keep(rows: Sequence[Row], path: Path) -> list[Row]:
+def keep(rows: Sequence[Row], path: Path = KEPT) -> list[Row]:
     """Replace the rows of these models in a file, and return the rows of all models that are in it, in their order."""
-    kept = {entry["name"]: Row(**entry) for entry in (json.loads(path.read_text()) if path.exists() else ())}
-    kept |= {row.name: row for row in rows}
-    known = [kept[name] for name in MODELS if name in kept]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(row) for row in known], indent=1))
-    return known
+    return keep_rows(rows, path, Row, lambda row: row.name, MODELS)
 
 
 def main() -> None:
@@ -205,7 +197,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.one:
         resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
-        print(json.dumps(asdict(cover(arguments.one))))
+        print(printed(cover(arguments.one)))
         return
     unknown = sorted(set(arguments.models) - set(MODELS))
     if unknown:
@@ -213,7 +205,7 @@ def main() -> None:
     rows = []
     for name in arguments.models or MODELS:
         rows.append(apart(name))
-        known = keep(rows, KEPT)
+        known = keep(rows)
         print(" | ".join((*_cells(rows[-1]), rows[-1].failure)), flush=True)
     if arguments.write:
         write_sections(section(known))

@@ -12,11 +12,9 @@ import argparse
 import copy
 import json
 import logging
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from etarena.allocator.errors import Error
 
 from .machine import describe
 from .models import MODELS
+from .rows import keep_rows, last_line, printed
 from .sections import table, write_sections
 
 __all__ = ["CASES", "Row", "keep", "measure", "section"]
@@ -55,11 +54,12 @@ HEADING = "## Savings over XNNPACK beside a plan"
 NOTES = """\
 Activation memory in KiB of models that XNNPACK runs in parts, at one size, all lowered with the stock partitioner, like
 with like: `fixed` is exported for this size alone, `varying` without bounds by etarena and with bounds at this size for
-stock ExecuTorch. `arena`: of a run of etarena, XNNPACK's scratch included; `bound`: the largest sum of live bytes and
-scratch at any instruction, below which no plan can be. `planned`: the buffers that stock ExecuTorch plans, the caller's
-inputs and results not counted on either side; `workspace`: what its XNNPACK holds after a run, counted by the allocator
-that XNNPACK is given. `most`: what a plan as small as the bound would save. Targets: arena at most 1.05 x bound and
-never more than stock, at least 20 % saved by three models or more."""
+stock ExecuTorch; `no stock` where it cannot export the model, as said below. `arena`: of a run of etarena, XNNPACK's
+scratch included; `bound`: the largest sum of live bytes and scratch at any instruction, below which no plan can be.
+`planned`: the buffers that stock ExecuTorch plans, the caller's inputs and results not counted on either side;
+`workspace`: what its XNNPACK holds after a run, counted by the allocator that XNNPACK is given. `most`: what a plan as
+small as the bound would save. Targets: arena at most 1.05 x bound and never more than stock, at least 20 % saved by
+three models or more."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Row:
     difference
         Largest difference of our results from those of eager PyTorch over their largest magnitude.
     failure
-        Why there are no figures; empty if there are.
+        Why there are no figures, or none of stock ExecuTorch; empty if there are all.
     """
 
     name: str
@@ -107,13 +107,22 @@ def measure(name: str, sizes: str) -> Row:
     module, inputs, example, dynamic = _subject(name)
     if sizes == "fixed":
         _measure_ours(row, module, inputs, inputs, None)
-        _measure_stock(row, module, inputs, inputs, None)
+        _compare(row, module, inputs, inputs, None)
         return row
     limits = [tuple(tensor.shape) for tensor in inputs]
     small = tuple(_within(tensor, limit) for tensor, limit in zip(example, limits, strict=True))
     _measure_ours(row, module, inputs, example, _varying(dynamic, None))
-    _measure_stock(row, module, inputs, small, _varying(dynamic, limits))
+    _compare(row, module, inputs, small, _varying(dynamic, limits))
     return row
+
+
+def _compare(row: Row, *subject: Any) -> None:
+    """`_measure_stock`; where stock ExecuTorch cannot do it, our figures stand alone and the row says why."""
+    try:
+        _measure_stock(row, *subject)
+    except Exception as error:
+        row.planned = row.workspace = 0
+        row.failure = f"stock ExecuTorch: {type(error).__name__}: {next(iter(str(error).splitlines()), '').strip()}"
 
 
 def _subject(name: str) -> tuple[Any, tuple[Any, ...], tuple[Any, ...], Sequence[Any]]:
@@ -216,31 +225,26 @@ def apart(name: str, sizes: str) -> Row:
 
 
 def _in_a_process(*arguments: str) -> str:
-    """The last line that this module prints there; Error with the last one of its complaints if it fails."""
-    command = [sys.executable, "-m", "bench.savings", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
-        raise Error(next(reversed(done.stderr.strip().splitlines()), f"exit code {done.returncode}"))
-    return lines[-1]
+    return last_line("bench.savings", *arguments, seconds=SECONDS)
 
 
 def section(rows: Sequence[Row]) -> str:
     """The section of RESULTS.md."""
     heads = ["model", "size", "sizes", "delegates (stock)", "scratch", "arena", "bound", "arena / bound"]
     heads += ["stock: planned", "workspace", "saved", "most"]
-    measured = [row for row in rows if row.stock]
+    measured = [row for row in rows if row.arena]
     parts = [HEADING, NOTES, "```\npython -m bench.savings --write\n```", table(("", ""), describe())]
     parts.append(table(heads, [_cells(row) for row in measured]))
     return "\n\n".join([*parts, *_summary(rows, measured)])
 
 
 def _summary(rows: Sequence[Row], measured: Sequence[Row]) -> Iterator[str]:
-    good = {row.name for row in measured if row.arena <= 0.8 * row.stock}
-    above = [f"{row.name} ({row.sizes})" for row in measured if row.arena > row.stock]
+    compared = [row for row in measured if row.stock]
+    good = {row.name for row in compared if row.arena <= 0.8 * row.stock}
+    above = [f"{row.name} ({row.sizes})" for row in compared if row.arena > row.stock]
     worst = max((row.arena / row.bound for row in measured if row.bound), default=1.0)
     yield (
-        f"{len(good)} of {len({row.name for row in measured})} models take at least 20 % less than stock ExecuTorch in "
+        f"{len(good)} of {len({row.name for row in compared})} models take at least 20 % less than stock ExecuTorch in "
         f"one or both forms. More than stock: {', '.join(above) or 'none'}. The largest arena / bound is {worst:.4f}."
     )
     for row in rows:
@@ -249,33 +253,30 @@ def _summary(rows: Sequence[Row], measured: Sequence[Row]) -> Iterator[str]:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    most = 1 - row.bound / row.stock
+    delegates, stock = f"{row.delegates}", ("", "", "no stock", "")
+    if row.stock:
+        most = 1 - row.bound / row.stock
+        delegates += f" ({row.stock_delegates})"
+        stock = (
+            *(f"{nbytes / 1024:,.1f}" for nbytes in (row.planned, row.workspace)),
+            f"{1 - row.arena / row.stock:.1%}",
+            f"{most:.1%}" if most >= 0.005 else "the bound allows none",
+        )
     return (
         row.name.removeprefix("demo "),
         row.size,
         row.sizes,
-        f"{row.delegates} ({row.stock_delegates})",
+        delegates,
         *(f"{nbytes / 1024:,.1f}" for nbytes in (row.scratch, row.arena, row.bound)),
         f"{row.arena / row.bound if row.bound else 1:.4f}",
-        *(f"{nbytes / 1024:,.1f}" for nbytes in (row.planned, row.workspace)),
-        f"{1 - row.arena / row.stock:.1%}",
-        f"{most:.1%}" if most >= 0.005 else "the bound allows none",
+        *stock,
     )
 
 
 def keep(rows: Sequence[Row], path: Path = KEPT) -> list[Row]:
     """Replace these rows in a file, and return all that are in it, in the order of the models."""
-    kept = {(entry["name"], entry["sizes"]): Row(**entry) for entry in _read(path)}
-    kept |= {(row.name, row.sizes): row for row in rows}
-    known = [kept[name, sizes] for name in CASES for sizes in ("fixed", "varying") if (name, sizes) in kept]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(row) for row in known], indent=1))
-    return known
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
-    return entries
+    order = [(name, sizes) for name in CASES for sizes in ("fixed", "varying")]
+    return keep_rows(rows, path, Row, lambda row: (row.name, row.sizes), order)
 
 
 def main() -> None:
@@ -288,7 +289,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     if arguments.one:
-        print(json.dumps(asdict(measure(*arguments.one))))
+        print(printed(measure(*arguments.one)))
     elif arguments.workspace:
         print(workspace(arguments.workspace))
     else:
@@ -304,7 +305,7 @@ def _table_of(names: Sequence[str], *, write: bool) -> None:
         for sizes in ("fixed", "varying"):
             row = apart(name, sizes)
             rows = keep([row])
-            print(" | ".join(_cells(row)) if row.stock else f"{name}, {sizes}: {row.failure}", flush=True)
+            print(" | ".join(_cells(row)) if row.arena else "", row.failure, flush=True)
             if write:
                 write_sections(section(rows) + "\n")
 

@@ -9,7 +9,7 @@ from libcpp.vector cimport vector
 from etarena.delegates.contract cimport Argument, ScratchUser
 from etarena.delegates.python_table cimport take_exception
 from etarena.delegates.table cimport (
-    PAGE_BYTES, Place, ask_bytes, ask_sizes, ask_wishes, c_misfit, etarena_requirement, extra_room, item_bytes,
+    PAGE_BYTES, Place, ask_bytes, ask_sizes, ask_wishes, c_misfit, element_bytes, etarena_requirement, extra_room,
     moved_bytes,
 )
 from etarena.device.abi cimport ETARENA_TENSOR, etarena_argument
@@ -76,7 +76,7 @@ cdef class ForeignUser(ScratchUser):
             for d in range(argument.rank - 1, -1, -1):
                 self.strides[start + argument.dim_order[d]] = <int32_t> step
                 step *= max(argument.sizes[argument.dim_order[d]], 1)
-            filled.nbytes = item_bytes(argument.dtype)
+            filled.nbytes = element_bytes(filled[0])
             for d in range(argument.rank):
                 filled.nbytes *= max(argument.sizes[d], 0)
             start += argument.rank

@@ -84,7 +84,7 @@ cdef extern from "instance.h" namespace "etarena" nogil:
     cbool ask_bytes(const Instance&, const etarena_argument*, uint32_t, uint64_t*, string*) except +
     cbool ask_sizes(const Instance&, const etarena_argument*, uint32_t, vector[int32_t]*, string*) except +
     uint64_t extra_room(const Instance&, const etarena_argument*, uint32_t, const uint8_t*, cbool)
-    uint64_t item_bytes(int32_t dtype)
+    uint64_t element_bytes(const etarena_argument&)
     uint64_t moved_bytes(const etarena_requirement&, uint64_t)
     int c_misfit "(int)etarena::misfit"(const etarena_requirement&, const etarena_argument&, cbool)
     uint64_t PAGE_BYTES "etarena::kPage"

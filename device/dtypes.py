@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..allocator import item_bytes
 from ..allocator.errors import InputTypeError
 
 __all__ = ["DTYPE_NAMES", "ITEM_BYTES", "RARE_ITEM_BYTES", "RARE_NAMES", "dtype_name", "dtype_number"]
@@ -26,26 +27,6 @@ DTYPE_NAMES = {
     29: "uint64",
 }
 
-ITEM_BYTES = {
-    0: 1,
-    1: 1,
-    2: 2,
-    3: 4,
-    4: 8,
-    5: 2,
-    6: 4,
-    7: 8,
-    8: 4,
-    9: 8,
-    10: 16,
-    11: 1,
-    15: 2,
-    27: 2,
-    28: 4,
-    29: 8,
-}
-
-
 # Types that ExecuTorch names but etarena never plans: a tensor may hold them, nothing computes with them here.
 RARE_NAMES = {
     12: "qint8",
@@ -64,7 +45,8 @@ RARE_NAMES = {
     26: "float8_e4m3fnuz",
 }
 
-RARE_ITEM_BYTES = {code: {14: 4, 22: 2}.get(code, 1) for code in RARE_NAMES}
+ITEM_BYTES = {code: item_bytes.ITEM_BYTES[code] for code in DTYPE_NAMES}
+RARE_ITEM_BYTES = {code: item_bytes.ITEM_BYTES[code] for code in RARE_NAMES}
 
 _ALL_NAMES = DTYPE_NAMES | RARE_NAMES
 _NUMBERS = {name: code for code, name in _ALL_NAMES.items()}

@@ -18,18 +18,14 @@ from etarena.device.dlpack cimport (
     DLDataType,
 )
 
-from .dtypes import ITEM_BYTES, RARE_ITEM_BYTES
-
 __all__ = []
 
-cdef int[32] ITEMS
 cdef (const char*)[32] FORMATS           # as the struct module writes them; NULL when there is none
 
 
 cdef int fill_tables() except -1:
     cdef int code
     for code in range(32):
-        ITEMS[code] = (ITEM_BYTES | RARE_ITEM_BYTES).get(code, 0)
         FORMATS[code] = NULL
     FORMATS[0], FORMATS[1], FORMATS[2], FORMATS[3], FORMATS[4] = b"B", b"b", b"h", b"i", b"q"
     FORMATS[5], FORMATS[6], FORMATS[7], FORMATS[9], FORMATS[10] = b"e", b"f", b"d", b"Zf", b"Zd"
@@ -37,10 +33,6 @@ cdef int fill_tables() except -1:
     return 0
 
 fill_tables()
-
-
-cdef int item_bytes(int code) noexcept nogil:
-    return ITEMS[code] if 0 <= code < 32 else 0
 
 
 cdef const char* buffer_format(int code) noexcept nogil:

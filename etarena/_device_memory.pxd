@@ -14,6 +14,8 @@ cdef class DeviceMemory:
     cdef list regions                    # (DeviceRegion, positions of the owners that lie in it)
     cdef vector[int] results             # owners that are outputs
     cdef vector[int] alone               # owners with memory of their own, in methods whose sizes data tells
+    cdef dict members                    # owner -> positions of the values that lie in its memory, its own too
+    cdef set moved                       # owners whose place the tensors have not been told
     cdef dict held                       # owner -> Resource, of the call in progress or of the last rebind
     cdef dict given                      # owner -> ETensor of the caller to write into, of the call in progress
     cdef list inputs_held                # Resource of each input on a device, of the call in progress

@@ -52,6 +52,7 @@ cdef class DeviceMemory:
         cdef int position
         self.section, self.binder, self.native = section, binder, native
         self.held, self.given, self.copies, self.regions, self.inputs_held = {}, {}, [], [], []
+        self.members, self.moved = {}, set()
         regions = {}
         for position, value in enumerate(section.values):
             if value.device_type == 0:
@@ -59,6 +60,7 @@ cdef class DeviceMemory:
             self.is_used = True
             device = Device(value.device_type, value.device_index)
             regions.setdefault(device, [])
+            self.members.setdefault(value.storage, []).append(position)
             if value.storage != position or value.kind == Kind.INPUT:
                 continue
             if value.kind == Kind.OUTPUT:
@@ -119,8 +121,10 @@ cdef class DeviceMemory:
             if owners and (placed is None or (<Resource> placed).owner is not region.ensure(plan.peak)):
                 self.rebind(bound, addresses)
         self.appear(bound, addresses)
-        for owner in self.held:
-            self.native.set_address(owner, addresses[<int> owner])
+        for owner in self.moved:
+            for position in self.members[owner]:
+                self.native.set_address(position, addresses[<int> position])
+        self.moved.clear()
         return 0
 
     cdef int appear(self, BoundShape bound, vector[char*]& addresses) except -1:
@@ -139,11 +143,11 @@ cdef class DeviceMemory:
         return self.heap_of(self.device_of(owner)).allocate(bound.nbytes[owner])
 
     cdef int put(self, int owner, object resource, vector[char*]& addresses) except -1:
-        cdef int position
+        """Let a buffer, with the values that share it, lie in a resource from now on; `begin` tells the tensors."""
         self.held[owner] = resource
-        for position in range(<int> self.binder.storage.size()):
-            if self.binder.storage[position] == owner:
-                addresses[position] = <char*> &(<Resource> resource).c_obj
+        self.moved.add(owner)
+        for position in self.members[owner]:
+            addresses[<int> position] = <char*> &(<Resource> resource).c_obj
         return 0
 
     cdef object result(self, int position, BoundShape bound):
@@ -206,16 +210,14 @@ cdef class DeviceMemory:
             self.given, self.inputs_held = {}, []
             for owner in (*list(self.results), *list(self.alone)):
                 self.held.pop(owner, None)
+                self.moved.discard(owner)
         return 0
 
     def explain(self, error):
         """Raise what a copy raised in the place of the failure that it became; return if there is nothing to say."""
         cause, self.error = self.error, None
-        if cause is None:
-            return
-        if isinstance(error, Exception) and not isinstance(cause, Exception):
-            raise cause
-        raise cause from error
+        if cause is not None:
+            raise cause from error
 
     def figures(self, BoundShape bound):
         """What each device held for a run, as `RunStats` has it."""

@@ -15,10 +15,11 @@ from .allocator import plan
 from .allocator.errors import Error, ExportError, InputError, InputTypeError
 from .allocator.sizes import Opcode
 from .capture import Capture, capture_model, capture_program, first_lines
-from .device_arguments import placements
-from .device_placement import Placement
+from .devices.arguments import placements
+from .devices.placement import Placement
 from .lowering import Watch, lower
 from .oblivious import size_oblivious_tracing
+from .per_method import check_methods
 from .quiet import quiet
 from .unbacked import data_dependent_tracing
 
@@ -249,9 +250,7 @@ def _method(name: str, entry: Any) -> tuple[Any, Any, Any, Any]:
 def checked_partitioners(partitioners: Any, methods: Mapping[str, Any]) -> dict[str, list[Partitioner]]:
     """The partitioners of every method, with the types checked."""
     by_method = partitioners if isinstance(partitioners, Mapping) else dict.fromkeys(methods, partitioners)
-    unknown = sorted(set(by_method) - set(methods))
-    if unknown:
-        raise InputError(f"partitioners: no method {unknown[0]!r}; there are {', '.join(sorted(methods))}")
+    check_methods("partitioners", by_method, methods)
     for name, entries in by_method.items():
         if not isinstance(entries, Sequence) or isinstance(entries, str):
             raise InputTypeError(f"partitioners: expected a list of partitioners, got {type(entries).__name__}")

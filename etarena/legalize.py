@@ -12,7 +12,7 @@ from executorch.exir.pass_base import ExportPass, NodeMetadata, PassBase, PassRe
 from torch.fx import GraphModule, Node
 
 from .caches import CACHE_OPERATORS
-from .device_placement import TO_DEVICE
+from .devices.placement import TO_DEVICE
 from .ops import resize as _resize  # noqa: F401  (defines the operator)
 from .traced import fake_tensors
 

@@ -15,7 +15,7 @@ from .caches import ThreadCaches, check_chain
 from .capture import Capture
 from .conditions import conditions_of, limits_of
 from .constants import fold_permuted_constants
-from .device_placement import Placement, own_device_tags, place_on_devices
+from .devices.placement import Placement, own_device_tags, place_on_devices
 from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
 from .empty_results import AllowNoElements

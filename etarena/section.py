@@ -15,7 +15,7 @@ from .allocator.errors import ExportError
 from .capture import Capture
 from .conditions import upper_bounds
 from .device.dtypes import ITEM_BYTES
-from .device_placement import CPU
+from .devices.placement import CPU
 from .discoveries import TellingNodes, Told
 from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, Step, analyse

@@ -19,9 +19,9 @@ from .delegates.python_table import hold_leaked
 from .device.copies import Copy, allow_copy
 from .device.dtypes import ITEM_BYTES, dtype_name
 from .device.etensor import ETensor
+from .devices.stock import StockDevices
 from .memory_plan import RunStats
 from .state import States
-from .stock_devices import StockDevices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ from torch.export.exported_program import ExportGraphSignature
 from torch.fx import GraphModule, Node
 
 from .device.device import Device
-from .device_placement import DEVICE
+from .devices.placement import DEVICE
 from .traced import Size, expression
 
 __all__ = ["LeaveUnplanned", "NamedSizes", "PlaceholderShapes", "graph_modules"]

@@ -1,8 +1,7 @@
 """Compile the Vulkan delegate's shaders to SPIR-V, each source in the variants that ``variants.toml`` lists.
 
 A module is compiled anew when its source, a file it includes, or the list is newer. Every one is made smaller by
-``spirv-opt`` and checked by ``spirv-val`` where these are found beside the compiler. Runs at build time; nothing needs it
-later.
+``spirv-opt`` and checked by ``spirv-val`` where these are found beside the compiler. All of that is done at build time.
 """
 
 from __future__ import annotations
@@ -119,12 +118,15 @@ def compile_variant(tools: Tools, variant: Variant, out: Path) -> None:
     """Compile, check and optimise one module."""
     made = out.with_suffix(".tmp")
     defines = [f"-D{macro}={value}" for macro, value in variant.defines]
-    tools.run(COMPILER, "--quiet", "-V", "--target-env", TARGET, *defines, variant.source, "-o", made)
-    if tools.has("spirv-opt"):
-        tools.run("spirv-opt", "-O", f"--target-env={TARGET}", made, "-o", made)
-    if tools.has("spirv-val"):
-        tools.run("spirv-val", "--target-env", TARGET, made)
-    made.replace(out)
+    try:
+        tools.run(COMPILER, "--quiet", "-V", "--target-env", TARGET, *defines, variant.source, "-o", made)
+        if tools.has("spirv-opt"):
+            tools.run("spirv-opt", "-O", f"--target-env={TARGET}", made, "-o", made)
+        if tools.has("spirv-val"):
+            tools.run("spirv-val", "--target-env", TARGET, made)
+        made.replace(out)
+    finally:
+        made.unlink(missing_ok=True)
 
 
 def compile_shaders(folder: Path = SHADERS) -> list[str]:

@@ -44,6 +44,15 @@ def test_a_model_without_figures_says_why() -> None:
     assert "1 of 1 models" in text
 
 
+def test_a_model_that_stock_cannot_export_has_our_figures_alone() -> None:
+    ours = row("dpt", "varying", arena=66 * KIB, bound=60 * KIB, failure="stock ExecuTorch: RuntimeError: no")
+    text = savings.section([SAVED, ours])
+    assert "| dpt | 1 x 8 | varying | 3 | 0.0 | 66.0 | 60.0 | 1.1000 |  |  | no stock |  |" in text
+    assert "1 of 1 models take at least 20 % less" in text
+    assert "More than stock: none. The largest arena / bound is 1.1000." in text
+    assert "dpt (varying): stock ExecuTorch: RuntimeError: no" in text
+
+
 def test_rows_replace_their_own_and_keep_their_order(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "savings.json"
     assert keep([EVEN], path) == [EVEN]

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "scalar_types.h"
+
 namespace etarena {
 
 constexpr uint64_t kLine = 64;                   // alignment of every scratch and of every planned buffer, bytes
@@ -35,15 +37,14 @@ inline uint64_t round_up(uint64_t number, uint64_t step) {
   return step <= 1 ? number : (number + step - 1) / step * step;
 }
 
-// Bytes of an element by ExecuTorch's ScalarType code.
-inline uint64_t item_bytes(int32_t dtype) {
-  static const uint8_t bytes[] = {1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4,
-                                  2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1,  1, 2, 4, 8};
-  return dtype >= 0 && static_cast<size_t>(dtype) < sizeof bytes ? bytes[dtype] : 1;
+// Bytes of an element; 1 where the dtype is unknown, so that they divide anything.
+inline uint64_t element_bytes(const etarena_argument& argument) {
+  const int bytes = item_bytes(argument.dtype);
+  return bytes > 0 ? static_cast<uint64_t>(bytes) : 1;
 }
 
 inline Rows rows_of(const etarena_requirement& wish, const etarena_argument& argument) {
-  const uint64_t item = item_bytes(argument.dtype);
+  const uint64_t item = element_bytes(argument);
   if (argument.rank == 0) return {1, item, item};
   const uint64_t inner = static_cast<uint64_t>(argument.sizes[argument.dim_order[argument.rank - 1]]);
   const uint64_t bytes = inner * item;
@@ -64,7 +65,7 @@ inline std::string wrong_wish(const etarena_requirement& wish, const etarena_arg
   }
   if (wish.size_multiple > kMostAlignment || wish.row_pitch > kMostAlignment) return "more than 2**30 bytes";
   if (argument.kind != ETARENA_TENSOR) return {};
-  if (wish.row_pitch % item_bytes(argument.dtype) != 0) {
+  if (wish.row_pitch % element_bytes(argument) != 0) {
     return "a row pitch of " + std::to_string(wish.row_pitch) + " bytes is no multiple of an element's bytes";
   }
   if (!takes(wish, argument.device)) {
@@ -154,7 +155,7 @@ inline char* stage_in(Staged& entry, const etarena_requirement& wish, etarena_ar
     int64_t step = 1;
     for (int32_t d = argument.rank - 1; d >= 0; --d) {
       entry.strides[argument.dim_order[d]] = static_cast<int32_t>(step);
-      step = d == argument.rank - 1 ? static_cast<int64_t>(rows.pitch / item_bytes(argument.dtype))
+      step = d == argument.rank - 1 ? static_cast<int64_t>(rows.pitch / element_bytes(argument))
                                     : step * argument.sizes[argument.dim_order[d]];
     }
     argument.strides = entry.strides.data();

@@ -9,6 +9,7 @@ from executorch.exir.backend.partitioner import Partitioner
 from torch.fx.passes.infra.pass_base import PassBase
 
 from .matmul import ProductConfig
+from .reshapes import RESHAPED, OneVaryingSize
 from .views import DropIdle, UnfoldProducts, WriteInferredSizes
 
 __all__ = ["prepared"]
@@ -29,7 +30,8 @@ def prepared(
     passes : dict of str to list of PassBase
         For each method with a partitioner of XNNPACK what its edge program goes through.
     partitioners : dict of str to list of Partitioner
-        XNNPACK's as copies that know what the passes make; the others as they were given.
+        XNNPACK's as copies that know what the passes make and leave out what the lowering would refuse for its
+        varying sizes; the others as they were given.
     """
     passes: dict[str, list[PassBase]] = {}
     for name, entries in partitioners.items():
@@ -41,7 +43,7 @@ def prepared(
             chosen.append(WriteInferredSizes())
         if chosen:
             passes[name] = chosen
-    return passes, {name: [_with_products(entry) for entry in entries] for name, entries in partitioners.items()}
+    return passes, {name: [_extended(entry) for entry in entries] for name, entries in partitioners.items()}
 
 
 def _takes(partitioner: Partitioner, config: type) -> bool:
@@ -52,15 +54,18 @@ def _takes(partitioner: Partitioner, config: type) -> bool:
     return found is not None and len(found.enabled_precision_types) > 0
 
 
-def _with_products(partitioner: Partitioner) -> Partitioner:
-    """A copy that takes our products as the original takes ``bmm``; the original stays as it is."""
-    if not _takes(partitioner, BMMConfig):
+def _extended(partitioner: Partitioner) -> Partitioner:
+    """A copy of XNNPACK's that takes our products as it takes ``bmm``, and no reshape that XNNPACK cannot make."""
+    if not isinstance(partitioner, XnnpackPartitioner):
         return partitioner
-    config = copy.copy(partitioner.target_partitioner_configs[BMMConfig.target_name])
-    config.__class__ = ProductConfig
+    given = partitioner.target_partitioner_configs
+    configs = {name: OneVaryingSize(config) if name in RESHAPED else config for name, config in given.items()}
+    if _takes(partitioner, BMMConfig):
+        product = copy.copy(given[BMMConfig.target_name])
+        product.__class__ = ProductConfig
+        configs[ProductConfig.target_name] = product
+    if all(given.get(name) is config for name, config in configs.items()):
+        return partitioner
     extended = copy.copy(partitioner)
-    extended.target_partitioner_configs = {
-        **partitioner.target_partitioner_configs,
-        ProductConfig.target_name: config,
-    }
+    extended.target_partitioner_configs = configs
     return extended

@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
 from .matmul import BATCH_MATMUL
+from .reshapes import varying
 
 __all__ = ["DropIdle", "UnfoldProducts", "WriteInferredSizes"]
 
@@ -83,13 +84,9 @@ def _inferred(shape: Shape) -> list[int] | None:
     """The arguments of a view to `shape`, or None if they cannot be numbers."""
     if len(shape) > _MOST_DIMENSIONS or 0 in [size for size in shape if isinstance(size, int)]:
         return None
-    if _varying(shape) != 1:
+    if varying(shape) != 1:
         return None
     return [size if isinstance(size, int) else -1 for size in shape]
-
-
-def _varying(shape: Shape) -> int:
-    return sum(not isinstance(size, int) for size in shape)
 
 
 def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:
@@ -118,7 +115,7 @@ def _unfold(graph_module: GraphModule, product: Node) -> None:
     if not views or not all(view.target is _VIEW and _same(_shape(view), shape) for view in views):
         return
     folds = [*product.args, *views]
-    if len(shape) > _MOST_DIMENSIONS or all(_varying(_shape(fold)) < 2 for fold in folds):
+    if len(shape) > _MOST_DIMENSIONS or all(varying(_shape(fold)) < 2 for fold in folds):
         return
     if free_unbacked_symbols(shape):  # the partitioner takes no such operand, and nothing else runs our product
         return

@@ -1,23 +1,16 @@
 """Recorded commands and their submission."""
 
-from libcpp.memory cimport unique_ptr
+from libc.stdint cimport uint32_t
 from libcpp.vector cimport vector
 
 from etarena.device.vulkan cimport vk
-from etarena.device.vulkan.core cimport DeviceObject
+from etarena.device.vulkan.copy_commands cimport CopyCommands
+from etarena.device.vulkan.memory cimport Image
 from etarena.device.vulkan.pipelines cimport Pipeline
 
 
-cdef class Commands(DeviceObject):
-    cdef unique_ptr[vk.CommandPool] c_obj
-    cdef unique_ptr[vk.Dispatcher] dispatcher
-    cdef vector[vk.Bound] bound            # of the dispatch that is being recorded
-    cdef bint ordered                      # dispatches see what was submitted before
-    cdef set kept                          # what has a lease already
-    cdef readonly list leases              # of all that was recorded: it stays open as long as the recording
-    cdef readonly list guards              # checked before each submission
-    cdef readonly bint recording
-
-    cdef vk.CommandPool* recorder(self) except NULL
-    cdef int keep(self, DeviceObject what) except -1
-    cdef int bind(self, Pipeline pipeline, resources) except -1
+cdef class Commands(CopyCommands):
+    cdef int bind(self, Pipeline pipeline, tuple resources, vector[vk.Bound]* bound) except -1
+    cdef int bind_image(self, Pipeline pipeline, Py_ssize_t index, what, vk.Bound* bound) except -1
+    cdef int transfer(self, what, family, uint32_t old_layout, uint32_t new_layout, bint give) except -1
+    cdef int transfer_image(self, Image image, uint32_t old_layout, uint32_t new_layout, vk.Owners owners) except -1

@@ -232,7 +232,7 @@ cdef class DeviceObject:
     cdef int require_open(self) except -1:
         if not self.is_open:
             raise DeviceError(f"this Vulkan {type(self).__name__} is closed")
-        return 0
+        return self.core.require_open()
 
     @property
     def is_closed(self) -> bool:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import weakref
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...allocator.errors import DeviceError
 from ..device import Device as DeviceTag
 from ..etensor import ETensor
 from ..handles import handle_number
-from .commands import Commands
 from .core import DeviceCore, InstanceCore, feature_names
 from .device_memory import DeviceMemory
+from .device_work import DeviceWork
 from .errors import MissingFeatureError
 from .info import DeviceInfo, Message, packed_version
 from .pipeline_store import PipelineStore
@@ -24,16 +23,15 @@ from .requirements import (
     TIMELINE_EXTENSION,
     Enabled,
 )
-from .submission import Submission, WorkQueue
-from .sync import QueryPool, Semaphore
+from .submission import WorkQueue
+from .sync import Semaphore
 from .transfers import Span, Transfers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from contextlib import AbstractContextManager
 
     from .memory import Buffer, Image
-    from .pipelines import Pipeline
 
 __all__ = ["Device", "physical_devices"]
 
@@ -71,7 +69,7 @@ def physical_devices() -> list[DeviceInfo]:
     return [DeviceInfo.from_core(handle, instance.describe(handle)) for handle in instance.physical_devices()]
 
 
-class Device(DeviceMemory):
+class Device(DeviceMemory, DeviceWork):
     """A VkDevice with the queue that all work goes to. Made by `create` or `from_handles`.
 
     Attributes
@@ -279,100 +277,6 @@ class Device(DeviceMemory):
         if timeline:
             self._require_timeline()
         return Semaphore(self.core, timeline=timeline, handle=number)
-
-    def pipeline(
-        self,
-        name: str,
-        code: bytes,
-        bindings: str,
-        push_bytes: int,
-        constants: Mapping[int, int | float | bool] = MappingProxyType({}),
-    ) -> Pipeline:
-        """A compute shader, compiled when it is first asked for and kept until the device is closed.
-
-        What the driver compiled is kept in a file for the next process, see `docs/vulkan.md`.
-
-        Parameters
-        ----------
-        name
-            Of the shader, always with the same code.
-        code, bindings, push_bytes, constants
-            As for `Pipeline`.
-        """
-        return self.pipelines.get(name, code, bindings, push_bytes, constants)
-
-    def commands(self) -> Commands:
-        """Make commands, to be recorded between ``begin`` and ``end`` and given to `submit`."""
-        return Commands(self.core)
-
-    def submit(self, commands: Commands, *, wait: Iterable[Any] = (), signal: Iterable[Any] = ()) -> Submission:
-        """Give ended commands to the queue; returns at once.
-
-        Parameters
-        ----------
-        commands
-            Not at work already.
-        wait, signal
-            Binary semaphores, or pairs of a timeline semaphore and a value.
-        """
-        return self.work.submit(commands, wait, signal)
-
-    def copy(
-        self,
-        to: Any,
-        source: Any,
-        *,
-        wait: Iterable[Any] = (),
-        signal: Iterable[Any] = (),
-        timeout: float | None = 10.0,
-        blocking: bool = True,
-    ) -> Submission | None:
-        """Copy all bytes of one thing to another of the same size.
-
-        Parameters
-        ----------
-        to, source
-            A `Buffer`, a `Span` of one, an `Image`, an `etarena.ETensor` on this device, or contiguous memory of the
-            CPU. At least one is on the device. Images are dense rows of texels, the bytes as they are.
-        wait, signal
-            As for `submit`; for copies within the device only.
-        timeout
-            Seconds; None: no end.
-        blocking
-            False: return the `Submission` at once; for copies within the device only.
-
-        Raises
-        ------
-        WaitTimeoutError
-            The copy is not done in time; it goes on, and keeps what it needs open.
-        DeviceError
-            Something of another device, without the usage a copy needs, or of a size that does not fit.
-        CopyRefusedError
-            Bytes go from or to the CPU inside ``etarena.zero_copy()``.
-        """
-        return self.transfers.copy(to, source, tuple(wait), tuple(signal), timeout, blocking)
-
-    def wait_idle(self, timeout: float | None = 10.0) -> None:
-        """Wait for all that was submitted through etarena, at most so many seconds."""
-        self.work.wait(timeout)
-
-    def query_pool(self, count: int) -> QueryPool:
-        """Make places for time stamps; `nanoseconds` reads them."""
-        if self.info.queue_families[self.core.queue_family_index].timestamp_bits == 0:
-            raise MissingFeatureError("queues of this family have no time stamps")
-        return QueryPool(self.core, count)
-
-    def nanoseconds(self, pool: QueryPool) -> list[float]:
-        """Times between the first time stamp of a pool and each of them, in ns.
-
-        Raises
-        ------
-        DeviceError
-            Not all are written.
-        """
-        ticks = pool.ticks()
-        mask = (1 << self.info.queue_families[self.core.queue_family_index].timestamp_bits) - 1
-        return [((tick - ticks[0]) & mask) * self.info.timestamp_period for tick in ticks]
 
     def tensor(self, where: Buffer | Span | Image, dtype: Any, shape: Any, **layout: Any) -> ETensor:
         """See a buffer, bytes of one, or an image as a tensor; it stays open as long as the tensor.

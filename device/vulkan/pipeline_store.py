@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...allocator.errors import DeviceError, InputError
-from .pipelines import Pipeline, PipelineCache
+from .pipelines import Pipeline, PipelineCache, constant_bits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,8 +70,7 @@ class PipelineStore:
         constants: Mapping[int, int | float | bool],
     ) -> Pipeline:
         """See `Device.pipeline`."""
-        values = tuple(sorted((number, type(value).__name__, value) for number, value in constants.items()))
-        key = (name, bindings, push_bytes, values)
+        key = (name, bindings, push_bytes, constant_bits(constants))
         found = self._pipelines.get(key)
         if found is None:
             with self._lock:

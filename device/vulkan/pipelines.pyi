@@ -3,7 +3,9 @@ from typing import Self, final
 
 from .core import DeviceCore, DeviceObject
 
-__all__ = ["Pipeline", "PipelineCache"]
+__all__ = ["Pipeline", "PipelineCache", "constant_bits"]
+
+def constant_bits(constants: Mapping[int, int | float | bool]) -> tuple[tuple[int, int], ...]: ...
 
 @final
 class PipelineCache(DeviceObject):
@@ -16,6 +18,7 @@ class PipelineCache(DeviceObject):
 class Pipeline(DeviceObject):
     bindings: str
     push_bytes: int
+    workgroup: tuple[int, int, int]
     def __new__(
         cls,
         core: DeviceCore,

@@ -3,7 +3,7 @@
 
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -11,12 +11,36 @@ from etarena.device.vulkan cimport vk
 from etarena.device.vulkan.core cimport DeviceCore, DeviceObject
 
 from ...allocator.errors import DeviceError, InputError
+from .spirv import read_interface
 
-__all__ = ["Pipeline", "PipelineCache"]
+__all__ = ["Pipeline", "PipelineCache", "constant_bits"]
 
-cdef uint32_t SPIRV_MAGIC = 0x07230203
-cdef Py_ssize_t SPIRV_HEADER = 20      # bytes
 cdef Py_ssize_t CACHE_HEADER = 32      # bytes of VkPipelineCacheHeaderVersionOne
+
+
+def constant_bits(constants) -> tuple:
+    """Specialization constants as pairs of id and 32 bits, in the order of their ids.
+
+    Raises
+    ------
+    InputError
+        An id or a value has not 32 bits.
+    """
+    cdef float real
+    cdef uint32_t bits
+    out = []
+    for number, value in constants.items():
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 32:
+            raise InputError(f"specialization constants have ids of 32 bits, not {number!r}")
+        if isinstance(value, float):
+            real = value
+            memcpy(&bits, &real, 4)
+        elif isinstance(value, int) and -(1 << 31) <= value < 1 << 32:
+            bits = value & 0xFFFFFFFF
+        else:
+            raise InputError(f"specialization constant {number} is {value!r}: a number of 32 bits was expected")
+        out.append((number, bits))
+    return tuple(sorted(out))
 
 
 @cython.final
@@ -53,9 +77,10 @@ cdef class PipelineCache(DeviceObject):
     def data(self) -> bytes:
         """Everything in it, to begin another with."""
         cdef string found
-        self.require_open()
+        in_use = self.lease("a reader")
         with nogil:
             found = self.c_obj.get().data()
+        del in_use
         return found
 
     cdef void drop(self) noexcept:
@@ -72,7 +97,7 @@ cdef class Pipeline(DeviceObject):
     core : DeviceCore
         Whose.
     code : bytes
-        SPIR-V with the entry point ``main``. What it does is the caller's concern: drivers trust it.
+        SPIR-V with the entry point ``main``. What it declares is checked; what it does, drivers trust.
     bindings : str
         One letter for each binding of set 0, from binding 0 on: ``"b"`` a storage buffer, ``"i"`` a storage image,
         ``"t"`` an image with a sampler, linear and clamped to the edge.
@@ -86,21 +111,35 @@ cdef class Pipeline(DeviceObject):
     Raises
     ------
     InputError
-        No SPIR-V, unknown letters, sizes that do not fit.
+        No SPIR-V, or a shader that declares other bindings or more push constants; workgroups, push constants or
+        specialization constants that are not possible.
     DeviceError
-        More than the device's limits allow.
+        More bindings than the device's limits allow.
     """
 
     def __cinit__(
-        self, DeviceCore core not None, bytes code not None, *, str bindings not None, uint32_t push_bytes,
+        self, DeviceCore core not None, bytes code not None, *, str bindings not None, push_bytes,
         constants=None, PipelineCache cache=None,
     ):
-        cdef vector[uint32_t] words = spirv_words(code)
-        cdef vector[vk.Constant] values = constant_values(constants or {})
-        cdef string letters = bindings.encode()
+        cdef vector[uint32_t] words
+        cdef vector[vk.Constant] values
+        cdef string letters
         cdef uint64_t cache_number = 0
         self.start(core)
+        constants = dict(constants or {})
+        values = constant_values(constants)
         require_layout(core, bindings, push_bytes)
+        letters = self.letters = bindings.encode()
+        self.push_bytes = push_bytes
+        interface = read_interface(code)
+        interface.require_fit(bindings, push_bytes, constants)
+        self.workgroup = interface.workgroup_size(constants)
+        require_workgroup(core, self.workgroup)
+        self.images = {
+            number: (binding.volume, binding.format)
+            for number, binding in interface.bindings.items() if binding.letter != "b"
+        }
+        words = spirv_words(code)
         in_use = None
         if cache is not None:
             if cache.core is not core:
@@ -109,16 +148,25 @@ cdef class Pipeline(DeviceObject):
             cache_number = cache.c_obj.get().number()
         with nogil:
             self.c_obj.reset(
-                new vk.ComputePipeline(core.c_obj, words, letters, push_bytes, values, cache_number)
+                new vk.ComputePipeline(core.c_obj, words, letters, self.push_bytes, values, cache_number)
             )
         del in_use
-        self.bindings, self.push_bytes, self.letters = bindings, push_bytes, bindings.encode()
+        self.bindings = bindings
 
     @property
     def handle(self) -> int:
         """The VkPipeline."""
         self.require_open()
         return self.c_obj.get().number()
+
+    cdef int require_image_kind(self, Py_ssize_t index, bint volume, uint32_t format) except -1:
+        """Refuse an image of other dimensions or of another format than the shader declares."""
+        wanted_volume, wanted_format = self.images.get(index, (volume, format))
+        if wanted_volume != volume:
+            raise InputError(f"binding {index}: the shader works on images of {3 if wanted_volume else 2} dimensions")
+        if wanted_format not in (0, format):
+            raise InputError(f"binding {index}: the image has format {format}, the shader declares {wanted_format}")
+        return 0
 
     cdef void drop(self) noexcept:
         with nogil:
@@ -135,7 +183,7 @@ cdef int require_cache_header(DeviceCore core, bytes data) except -1:
     memcpy(header, begin, sizeof(header))
     if header[0] < CACHE_HEADER or header[0] > <uint64_t>len(data) or header[1] != 1:
         raise DeviceError("the data given are not those of a pipeline cache")
-    if header[2] != mine.vendorID or header[3] != mine.deviceID or data[16:32] != bytes(mine.pipelineCacheUUID):
+    if header[2] != mine.vendorID or header[3] != mine.deviceID or memcmp(begin + 16, mine.pipelineCacheUUID, 16):
         raise DeviceError("the pipeline cache is of another device or driver: begin with an empty one")
     return 0
 
@@ -143,37 +191,38 @@ cdef int require_cache_header(DeviceCore core, bytes data) except -1:
 cdef vector[uint32_t] spirv_words(bytes code) except *:
     cdef vector[uint32_t] words
     cdef const char* begin = code
-    if len(code) < SPIRV_HEADER or len(code) % 4:
-        raise InputError(f"{len(code)} bytes are no SPIR-V: it is a header of 20 bytes and words of 4")
     words.resize(len(code) // 4)
-    memcpy(words.data(), begin, len(code))
-    if words[0] != SPIRV_MAGIC:
-        raise InputError(f"SPIR-V begins with 0x{SPIRV_MAGIC:08x}, this code with 0x{words[0]:08x}")
+    memcpy(words.data(), begin, words.size() * 4)
     return words
 
 
 cdef vector[vk.Constant] constant_values(constants) except *:
     cdef vector[vk.Constant] out
     cdef vk.Constant constant
-    cdef float real
-    cdef int whole
-    for number, value in constants.items():
-        constant.id = number
-        if isinstance(value, float):
-            real = value
-            memcpy(&constant.value, &real, 4)
-        elif isinstance(value, int) and value < 0:
-            whole = value
-            memcpy(&constant.value, &whole, 4)
-        elif isinstance(value, int):
-            constant.value = value
-        else:
-            raise InputError(f"specialization constant {number} is a {type(value).__name__}: int, float or bool wanted")
+    for constant.id, constant.value in constant_bits(constants):
         out.push_back(constant)
     return out
 
 
-cdef int require_layout(DeviceCore core, str bindings, uint32_t push_bytes) except -1:
+cdef int require_workgroup(DeviceCore core, tuple size) except -1:
+    """Refuse workgroups that the device does not have."""
+    cdef vk.Limits limits = core.c_obj.get().limits()
+    total = 1
+    for axis in range(3):
+        total *= size[axis]
+        if not 0 < size[axis] <= limits.maxComputeWorkGroupSize[axis]:
+            raise InputError(
+                f"workgroups of {size} invocations: {limits.maxComputeWorkGroupSize[axis]} are possible in "
+                f"{'xyz'[axis]}"
+            )
+    if total > limits.maxComputeWorkGroupInvocations:
+        raise InputError(
+            f"workgroups of {size} invocations: {limits.maxComputeWorkGroupInvocations} are possible on this device"
+        )
+    return 0
+
+
+cdef int require_layout(DeviceCore core, str bindings, push_bytes) except -1:
     cdef vk.Limits limits = core.c_obj.get().limits()
     unknown = set(bindings) - set("bit")
     if unknown:
@@ -186,7 +235,7 @@ cdef int require_layout(DeviceCore core, str bindings, uint32_t push_bytes) exce
             raise DeviceError(f"bindings={bindings!r}: a shader of this device may have {most} x {letter!r}")
     if <uint64_t>len(bindings) > limits.maxPerStageResources:
         raise DeviceError(f"{len(bindings)} bindings: a shader of this device may have {limits.maxPerStageResources}")
-    if push_bytes % 4 or push_bytes > limits.maxPushConstantsSize:
+    if push_bytes % 4 or not 0 <= push_bytes <= limits.maxPushConstantsSize:
         raise InputError(
             f"push constants of {push_bytes} bytes: a multiple of 4 up to {limits.maxPushConstantsSize} is possible"
         )

@@ -38,6 +38,8 @@ FEATURES = frozenset(
         "shaderInt64",
         "shaderInt8",
         "shaderStorageImageExtendedFormats",
+        "shaderStorageImageReadWithoutFormat",
+        "shaderStorageImageWriteWithoutFormat",
         "storageBuffer16BitAccess",
         "storageBuffer8BitAccess",
         "uniformAndStorageBuffer16BitAccess",

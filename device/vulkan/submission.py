@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Submission", "WorkQueue", "semaphore_points"]
 
+STEP = 0.02  # seconds
 _abandoned: list[Submission] = []  # never done when their device was dropped: a leak is better than a crash
 
 
@@ -34,6 +35,15 @@ def semaphore_points(given: Iterable[Any]) -> list[tuple[Semaphore, int]]:
             raise DeviceError("a timeline semaphore needs the value to wait for or to signal: pass (semaphore, value)")
         points.append((semaphore, value or 0))
     return points
+
+
+def not_done(timeout: float | None) -> WaitTimeoutError:
+    return WaitTimeoutError(
+        f"the device was not done within {timeout} s: it may wait for a semaphore that nobody signals",
+        code=2,
+        code_name="VK_TIMEOUT",
+        call="vkWaitForFences",
+    )
 
 
 class Submission:
@@ -72,12 +82,7 @@ class Submission:
             with self._queue.lock:
                 self._waiters -= 1
         if not done:
-            raise WaitTimeoutError(
-                f"the device was not done within {timeout} s: it may wait for a semaphore that nobody signals",
-                code=2,
-                code_name="VK_TIMEOUT",
-                call="vkWaitForFences",
-            )
+            raise not_done(timeout)
         self._queue.finish(self)
 
     def settle(self, timeout: float) -> bool:
@@ -99,7 +104,7 @@ class Submission:
         self._leases = []
         if self._recycle:
             self._commands.forget()
-        return self._commands if self._recycle else None, None if self._waiters else self._fence
+        return self._commands if self._recycle else None, None if self._waiters or self._fence.waiters else self._fence
 
 
 class WorkQueue:
@@ -115,18 +120,20 @@ class WorkQueue:
 
     def __init__(self, core: DeviceCore, lock: AbstractContextManager[Any] | None) -> None:
         self._core = core
+        self._given_lock = lock
         self._submit_lock = nullcontext() if lock is None else lock
         self.lock = threading.RLock()
         self._process = os.getpid()
         self._pending: list[Submission] = []
         self._commands: list[Commands] = []
         self._fences: list[Fence] = []
+        self._running: set[Fence] = set()  # of `run`, which needs no Submission
 
     @property
     def pending(self) -> int:
         """How many submissions are not done."""
         self.collect()
-        return len(self._pending)
+        return len(self._pending) + len(self._running)
 
     def begin(self) -> Commands:
         """Commands to record and submit once."""
@@ -175,6 +182,42 @@ class WorkQueue:
             self._pending.append(submission)
         return submission
 
+    def run(self, commands: Commands, timeout: float | None = 10.0) -> None:
+        """Give ended commands to the device and wait until they are done; as quickly as that goes.
+
+        Raises
+        ------
+        WaitTimeoutError
+            They are not done within `timeout` seconds. They go on, and are waited for as any submission is.
+        """
+        with self.lock:
+            fence = self._fences.pop() if self._fences else Fence(self._core)
+            self._running.add(fence)
+        try:
+            done = commands.submit_and_wait(fence, timeout, self._given_lock)
+        except BaseException:
+            self._leave(commands, fence)
+            raise
+        if not done:
+            self._leave(commands, fence)
+            raise not_done(timeout)
+        with self.lock:
+            self._running.discard(fence)
+            if not fence.waiters:
+                fence.reset()
+                self._fences.append(fence)
+
+    def _leave(self, commands: Commands, fence: Fence) -> None:
+        """What `run` gave to the device is not done: it becomes a submission like any other."""
+        with self.lock:
+            self._running.discard(fence)
+            if fence.work is None:  # it was refused
+                if not fence.waiters:
+                    self._fences.append(fence)
+                return
+            self._pending.append(Submission(self, commands, fence, [fence.work], recycle=False))
+            fence.work = None
+
     def finish(self, submission: Submission) -> None:
         """Let go of what a submission used: it is done."""
         with self.lock:
@@ -192,9 +235,27 @@ class WorkQueue:
         """Wait for everything, at most so many seconds for all of it."""
         end = None if timeout is None else time.monotonic() + timeout
         with self.lock:
-            waiting = list(self._pending)
-        for submission in waiting:
-            submission.wait(None if end is None else max(0.0, end - time.monotonic()))
+            waiting, running = list(self._pending), list(self._running)
+            for fence in running:
+                fence.waiters += 1
+        try:
+            for submission in waiting:
+                submission.wait(None if end is None else max(0.0, end - time.monotonic()))
+            for fence in running:
+                self._wait_for_run(fence, end, timeout)
+        finally:
+            with self.lock:
+                for fence in running:
+                    fence.waiters -= 1
+
+    def _wait_for_run(self, fence: Fence, end: float | None, timeout: float | None) -> None:
+        """Wait for what another thread runs. In steps: it may turn out that it was never submitted."""
+        while fence in self._running:
+            left = STEP if end is None else min(STEP, end - time.monotonic())
+            if fence.wait(max(0.0, left)):
+                return
+            if left <= 0:
+                raise not_done(timeout)
 
     def close(self, timeout: float) -> None:
         """Wait for everything, and drop what is kept for later.

@@ -9,6 +9,8 @@ from etarena.device.vulkan.core cimport DeviceObject
 
 cdef class Fence(DeviceObject):
     cdef unique_ptr[vk.Fence] c_obj
+    cdef public object work                # None, or the lease of the commands that signal it
+    cdef public int waiters                # threads that must not see it reset
 
 
 cdef class Semaphore(DeviceObject):

@@ -1,4 +1,4 @@
-from typing import Self, final
+from typing import Any, Self, final
 
 from .core import DeviceCore, DeviceObject
 
@@ -8,6 +8,8 @@ def nanoseconds(timeout: float | None) -> int: ...
 
 @final
 class Fence(DeviceObject):
+    work: Any
+    waiters: int
     def __new__(cls, core: DeviceCore) -> Self: ...
     @property
     def handle(self) -> int: ...

@@ -47,18 +47,20 @@ cdef class Fence(DeviceObject):
         """Wait so many seconds; False: it took longer."""
         cdef uint64_t limit = nanoseconds(timeout)
         cdef cbool done
-        self.require_open()
+        in_use = self.lease("a wait")
         with nogil:
             done = self.c_obj.get().wait(limit)
+        in_use.end()
         return done
 
     def wait_quietly(self, timeout) -> bool:
         """As `wait`, but of a device that is lost too: whether the driver is through with it. Never fails."""
         cdef uint64_t limit = nanoseconds(timeout)
         cdef cbool done
-        self.require_open()
+        in_use = self.lease("a wait")
         with nogil:
             done = self.c_obj.get().wait_quietly(limit)
+        in_use.end()
         return done
 
     def reset(self) -> None:
@@ -118,8 +120,10 @@ cdef class Semaphore(DeviceObject):
         cdef uint64_t limit = nanoseconds(timeout)
         cdef cbool done
         self.require_timeline()
+        in_use = self.lease("a wait")
         with nogil:
             done = self.c_obj.get().wait(value, limit)
+        in_use.end()
         if not done:
             raise WaitTimeoutError(
                 f"a timeline semaphore did not reach {value} within {timeout} s, it is at {self.value}: is whoever "

@@ -58,7 +58,8 @@ cdef extern from "vk_context.h" namespace "etvk" nogil:
         uint32_t maxPerStageDescriptorStorageBuffers, maxPerStageDescriptorStorageImages
         uint32_t maxPerStageDescriptorSampledImages
         uint64_t minStorageBufferOffsetAlignment
-        uint32_t[3] maxComputeWorkGroupCount
+        uint32_t[3] maxComputeWorkGroupCount, maxComputeWorkGroupSize
+        uint32_t maxComputeWorkGroupInvocations
 
     struct Properties "VkPhysicalDeviceProperties":
         uint32_t vendorID, deviceID
@@ -67,6 +68,7 @@ cdef extern from "vk_context.h" namespace "etvk" nogil:
     cppclass Context:
         const Limits& limits()
         Properties properties
+        uint32_t family_count() except +
         Context(shared_ptr[Instance] instance, uint64_t physical, uint32_t family, const vector[string]& extensions,
                 const vector[string]& features) except +raise_python
         Context(shared_ptr[Instance] instance, uint64_t physical, uint64_t device) except +raise_python
@@ -155,6 +157,10 @@ cdef extern from "vk_commands.h" namespace "etvk" nogil:
         uint64_t buffer_offset
         uint32_t width, height, depth
 
+    struct Owners:
+        uint32_t source, to
+        cbool give
+
     cppclass CommandPool:
         CommandPool(const shared_ptr[Context]& context, uint32_t family) except +raise_python
         uint64_t commands()
@@ -163,6 +169,8 @@ cdef extern from "vk_commands.h" namespace "etvk" nogil:
         void barrier(uint32_t from_stages, uint32_t from_access, uint32_t to_stages, uint32_t to_access)
         void image_barrier(uint64_t image, uint32_t from_layout, uint32_t to_layout, uint32_t from_stages,
                            uint32_t from_access, uint32_t to_stages, uint32_t to_access)
+        void transfer_buffer(uint64_t buffer, uint64_t offset, uint64_t nbytes, const Owners& owners)
+        void transfer_image(uint64_t image, uint32_t from_layout, uint32_t to_layout, const Owners& owners)
         void copy_buffer(uint64_t source, uint64_t to, uint64_t from_offset, uint64_t to_offset, uint64_t nbytes)
         void fill_buffer(uint64_t to, uint64_t offset, uint64_t nbytes, uint32_t value)
         void copy_to_image(uint64_t buffer, uint64_t image, const ImageCopy& copy)
@@ -180,6 +188,7 @@ cdef extern from "vk_commands.h" namespace "etvk" nogil:
         uint64_t number()
         void submit(uint64_t commands, const vector[Point]& wait, const vector[Point]& signal,
                     uint64_t fence) except +raise_python
+        void submit_alone(uint64_t commands, uint64_t fence) except +raise_python
 
 
 cdef extern from "vk_pipelines.h" namespace "etvk" nogil:

@@ -1,16 +1,11 @@
 // The operator etarena::attention: checks its arguments, then spreads the rows of queries over the threads.
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
-#include <executorch/runtime/kernel/thread_parallel_interface.h>
 
 #include <cmath>
 
 #include "attention.h"
 #include "kernels.h"
-
-namespace executorch::extension {
-// In libexecutorch_threadpool.so, which is loaded before this module.
-bool parallel_for(int64_t begin, int64_t end, int64_t grain_size, runtime::FunctionRef<void(int64_t, int64_t)> work);
-}  // namespace executorch::extension
+#include "parallel_for.h"
 
 namespace etarena {
 namespace {

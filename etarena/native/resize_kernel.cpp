@@ -1,17 +1,12 @@
 // The operators etarena::resize2d: they check their arguments, then spread the rows of the result over the threads.
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
-#include <executorch/runtime/kernel/thread_parallel_interface.h>
 
 #include <limits>
 #include <string_view>
 
 #include "kernels.h"
+#include "parallel_for.h"
 #include "resize.h"
-
-namespace executorch::extension {
-// In libexecutorch_threadpool.so, which is loaded before this module.
-bool parallel_for(int64_t begin, int64_t end, int64_t grain_size, runtime::FunctionRef<void(int64_t, int64_t)> work);
-}  // namespace executorch::extension
 
 namespace etarena {
 namespace {

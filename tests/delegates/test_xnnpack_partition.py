@@ -69,6 +69,49 @@ class Resized(torch.nn.Module):
         return interpolate(x * 2, size=x.shape[2:], mode="bilinear", align_corners=False) + 1, small + like
 
 
+class Unsqueezed(torch.nn.Module):
+    """A size of 1 at the end, where both, one and none of the other sizes vary."""
+
+    def forward(self, x, y, z):
+        return [torch.relu((torch.relu(item) * 2).unsqueeze(-1) + 1) * 3 for item in (x, y, z)]
+
+
+class Squeezed(torch.nn.Module):
+    """A size of 1 taken away at the end."""
+
+    def forward(self, x):
+        return torch.relu((torch.relu(x) * 2).squeeze(-1) + 1) * 3
+
+
+class Convolved(torch.nn.Module):
+    """A convolution over one dimension, its normalisation fused, and back to the length there was."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv1d(3, 8, 3, stride=2, padding=1)
+        self.normalisation = torch.nn.BatchNorm1d(8)
+        self.transposed = torch.nn.ConvTranspose1d(8, 3, 2, stride=2)
+
+    def forward(self, x):
+        y = torch.relu(self.normalisation(self.convolution(torch.relu(x)))) * 2
+        return torch.relu(self.transposed(y)) + 1
+
+
+class Normalised(torch.nn.Module):
+    """Normalisations over channels that follow no convolution, of three and of two dimensions."""
+
+    def __init__(self):
+        super().__init__()
+        self.three, self.two = (torch.nn.BatchNorm1d(4) for _ in range(2))
+        with torch.no_grad():
+            for layer in (self.three, self.two):
+                layer.running_mean.uniform_(-1, 1)
+                layer.running_var.uniform_(0.5, 2)
+
+    def forward(self, x, y):
+        return torch.relu(self.three(torch.relu(x))) * 2, torch.relu(self.two(torch.relu(y))) * 2
+
+
 # Each with shapes, what varies, sizes to run, and how many delegates more than a fixed export it may have: a view that
 # splits pixels into rows cannot be said to XNNPACK. None: not counted.
 MODELS = {
@@ -83,6 +126,24 @@ MODELS = {
         [(4, 5, 9, 9), (1, 1, 3, 2), (12, 9, 2, 30)],
         None,
     ),
+    "unsqueezed": (
+        Unsqueezed,
+        [(5, 4, 6), (5, 4, 6), (5, 4, 6)],
+        [{0: N, 2: N}, {1: N}, {}],
+        [(3, 7, 4), (1, 1, 1), (20, 9, 33), (3, 7, 4)],
+        None,
+    ),
+    "squeezed": (Squeezed, [(5, 4, 6, 1)], [{0: N, 2: N}], [(3, 7), (1, 1), (20, 9), (3, 7)], None),
+    "convolved": (Convolved, [(5, 3, 8)], [{0: N, 2: N}], [(2, 8), (1, 1), (7, 31), (2, 9)], None),
+    "convolved length": (Convolved, [(2, 3, 8)], [{2: N}], [(8,), (1,), (31,), (9,)], 0),
+    "normalised": (
+        Normalised,
+        [(5, 4, 6), (5, 4)],
+        [{0: N, 2: N}, {0: N}],
+        [(3, 7, 2), (2, 1, 1), (20, 9, 30), (3, 7, 2)],
+        None,
+    ),
+    "normalised batch": (Normalised, [(5, 4, 6), (5, 4)], [{0: N}, {0: N}], [(3, 2), (2, 1), (20, 30), (3, 2)], 0),
 }
 
 
@@ -171,3 +232,20 @@ def test_a_partitioner_that_takes_no_products_or_views_is_given_none():
     )
     with torch.no_grad():
         torch.testing.assert_close(tensors(etarena.load(exported.buffer).method()(x))[0], module(x))
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "dynamic", "delegated"),
+    [
+        (torch.nn.Conv1d(3, 8, 3), (5, 3, 8), {0: N, 2: N}, 0),
+        (torch.nn.Conv1d(3, 8, 3), (5, 3, 8), {2: N}, 1),
+        (torch.nn.Conv2d(3, 8, 3), (5, 3, 8, 8), {0: N, 2: N, 3: N}, 1),
+        (torch.nn.BatchNorm1d(3), (5, 3, 8), {0: N, 2: N}, 0),
+        (torch.nn.BatchNorm1d(3), (5, 3, 8), {0: N}, 1),
+        (torch.nn.BatchNorm2d(3), (5, 3, 8, 8), {0: N, 2: N, 3: N}, 1),
+        (torch.nn.Unflatten(1, (3, 1)), (5, 3), {0: N}, 1),
+    ],
+)
+def test_only_reshapes_of_several_varying_sizes_are_left_out(module, shape, dynamic, delegated):
+    exported = lowered(module.eval(), (torch.randn(shape),), [dynamic])
+    assert delegates(exported.buffer) == delegated

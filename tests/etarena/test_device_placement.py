@@ -175,6 +175,33 @@ def test_a_number_has_no_device():
         etarena.export(Shifted(), example, dynamic_shapes=({}, Dim.DYNAMIC), output_devices=[None, "vulkan"])
 
 
+@pytest.mark.parametrize("dynamic", [Dim.DYNAMIC, None])
+def test_one_device_for_all_outputs_is_for_tensors(dynamic):
+    class Counted(torch.nn.Module):
+        def forward(self, x, k):
+            return x * 2, k + 1
+
+    with pytest.raises(etarena.InputError, match="output 1 of method 'forward' is no tensor: give devices by position"):
+        etarena.export(Counted(), (torch.randn(3, 4), 5), dynamic_shapes=({}, dynamic), output_devices="vulkan")
+
+
+def test_one_device_for_all_outputs_leaves_states_on_the_cpu():
+    class Adding(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3, 4))
+
+        def forward(self, x):
+            self.total.add_(x * x)
+            return x * 3
+
+    section = etarena.export(Adding(), (torch.randn(3, 4),), output_devices="vulkan").plan()
+    assert output_devices(section) == [VULKAN]
+    (state,) = section.states
+    assert section.values[state.value].device_type == section.values[state.result].device_type == 0
+    assert len(transfers(section)) == 1
+
+
 def test_an_input_that_the_model_writes_stays_on_the_cpu():
     class Counting(torch.nn.Module):
         def forward(self, x):

@@ -213,6 +213,21 @@ def test_what_an_allocator_raises_is_the_cause(gpu, monkeypatch):
     torch.testing.assert_close(method.execute([x, y])[1], x * y)
 
 
+def test_an_interrupted_copy_stays_an_interrupt(gpu, monkeypatch):
+    method = method_of(Mixed())
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    method.execute([x, y])
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu, "copy_to_device", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        method.execute([x, y])
+    monkeypatch.undo()
+    torch.testing.assert_close(method.execute([x, y])[1], x * y)
+
+
 def test_no_room_on_the_device_is_an_exception(gpu):
     method = method_of(Chain(), inputs=1)
     x = torch.randn(3, 4)

@@ -12,6 +12,12 @@ struct ImageCopy {
   uint32_t width, height, depth;
 };
 
+// Queue families between which something goes over; the one that gives it away and the one that gets it both say so.
+struct Owners {
+  uint32_t source, to;
+  bool give;
+};
+
 class CommandPool : public Owned<VkCommandPool, kCommandPool, &DeviceFunctions::DestroyCommandPool> {
  public:
   CommandPool(const std::shared_ptr<Context>& context, uint32_t family) : Owned(context, create(*context, family)) {
@@ -55,6 +61,35 @@ class CommandPool : public Owned<VkCommandPool, kCommandPool, &DeviceFunctions::
     one.image = (VkImage)image;
     one.subresourceRange = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, 1};
     context_->fn.CmdPipelineBarrier(commands_, from_stages, to_stages, 0, 0, nullptr, 0, nullptr, 1, &one);
+  }
+
+  // Both ends of a change of owner. Writes are done before it goes, and it is seen by all when it has come.
+  void transfer_buffer(uint64_t buffer, uint64_t offset, uint64_t nbytes, const Owners& owners) {
+    VkBufferMemoryBarrier one = {};
+    one.sType = VK_STRUCTURE_TYPE_BUFFER_MEMORY_BARRIER;
+    one.srcAccessMask = owners.give ? VK_ACCESS_MEMORY_WRITE_BIT : 0;
+    one.dstAccessMask = owners.give ? 0 : VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT;
+    one.srcQueueFamilyIndex = owners.source;
+    one.dstQueueFamilyIndex = owners.to;
+    one.buffer = (VkBuffer)buffer;
+    one.offset = offset;
+    one.size = nbytes;
+    context_->fn.CmdPipelineBarrier(commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+                                    0, 0, nullptr, 1, &one, 0, nullptr);
+  }
+  void transfer_image(uint64_t image, uint32_t from_layout, uint32_t to_layout, const Owners& owners) {
+    VkImageMemoryBarrier one = {};
+    one.sType = VK_STRUCTURE_TYPE_IMAGE_MEMORY_BARRIER;
+    one.srcAccessMask = owners.give ? VK_ACCESS_MEMORY_WRITE_BIT : 0;
+    one.dstAccessMask = owners.give ? 0 : VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT;
+    one.oldLayout = static_cast<VkImageLayout>(from_layout);
+    one.newLayout = static_cast<VkImageLayout>(to_layout);
+    one.srcQueueFamilyIndex = owners.source;
+    one.dstQueueFamilyIndex = owners.to;
+    one.image = (VkImage)image;
+    one.subresourceRange = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, 1};
+    context_->fn.CmdPipelineBarrier(commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+                                    0, 0, nullptr, 0, nullptr, 1, &one);
   }
 
   void copy_buffer(uint64_t from, uint64_t to, uint64_t from_offset, uint64_t to_offset, uint64_t nbytes) {
@@ -164,11 +199,24 @@ class Queue {
     info.pCommandBuffers = &buffer;
     info.signalSemaphoreCount = after.count();
     info.pSignalSemaphores = after.semaphores.data();
+    submit(info, fence);
+  }
+  // Without semaphores.
+  void submit_alone(uint64_t commands, uint64_t fence) {
+    const VkCommandBuffer buffer = (VkCommandBuffer)commands;
+    VkSubmitInfo info = {};
+    info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+    info.commandBufferCount = 1;
+    info.pCommandBuffers = &buffer;
+    submit(info, fence);
+  }
+
+ private:
+  void submit(const VkSubmitInfo& info, uint64_t fence) {
     std::lock_guard<std::mutex> guard(mutex_);
     context_->run("vkQueueSubmit", [&] { return context_->fn.QueueSubmit(handle_, 1, &info, (VkFence)fence); });
   }
 
- private:
   std::shared_ptr<Context> context_;
   VkQueue handle_;
   std::mutex mutex_;

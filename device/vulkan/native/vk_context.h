@@ -144,6 +144,11 @@ class Context {
   const Instance& instance() const { return *instance_; }
   VkPhysicalDevice physical() const { return physical_; }
   const VkPhysicalDeviceLimits& limits() const { return properties.limits; }
+  uint32_t family_count() const {
+    uint32_t count = 0;
+    instance_->fn.GetPhysicalDeviceQueueFamilyProperties(physical_, &count, nullptr);
+    return count;
+  }
   uint32_t memory_type_count() const { return memory.memoryTypeCount; }
 
   DeviceFunctions fn;

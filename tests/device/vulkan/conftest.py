@@ -1,11 +1,14 @@
 """Vulkan devices with the validation layer's core and synchronisation checks; no test may make it say anything."""
 
 import gc
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from etarena import vulkan
+from scripts.compile_shaders import compile_shaders
 
 
 @pytest.fixture
@@ -18,3 +21,12 @@ def device() -> Iterator[vulkan.Device]:
     if not device.is_closed:
         device.close()
     assert device.messages == []
+
+
+@pytest.fixture(scope="session")
+def shaders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The modules of the folder ``shaders`` by their names."""
+    folder = tmp_path_factory.mktemp("vulkan") / "shaders"
+    shutil.copytree(Path(__file__).parent / "shaders", folder)
+    compile_shaders(folder)
+    return {path.stem: path.read_bytes() for path in (folder / "spirv").iterdir()}

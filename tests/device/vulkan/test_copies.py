@@ -257,3 +257,20 @@ def test_things_of_another_device_are_refused(device: vulkan.Device) -> None:
         with pytest.raises(etarena.DeviceError, match="semaphore of another"):
             device.copy(buffer, device.buffer(64), wait=[(semaphore, 1)])
         del semaphore
+
+
+def test_rows_that_are_not_those_of_the_image_are_refused(device: vulkan.Device) -> None:
+    """Recorded by hand: a copy reads and writes as many bytes as the image has, whatever was said."""
+    image, other, buffer = device.image(4, 4, "rgba8"), device.image(4, 4, "rgba16f"), device.buffer(128)
+    device.copy(image, bytes(64))
+    commands = device.commands()
+    commands.begin()
+    for offset, nbytes, message in [(0, 63, "has 64 bytes of texels, 63"), (0, 128, "128 bytes"), (2, 64, "not at 2")]:
+        with pytest.raises(etarena.Error, match=message):
+            commands.copy_to_image(buffer, offset, nbytes, image)
+        with pytest.raises(etarena.Error, match=message):
+            commands.copy_from_image(image, buffer, offset, nbytes)
+    with pytest.raises(etarena.InputError, match="same texel size"):
+        commands.copy_image(image, other)
+    commands.end()
+    device.run(commands)

@@ -10,21 +10,21 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from ._runtime import runtime_allocate, runtime_copy, runtime_free
-from .allocator.errors import ArenaFullError, DeviceError, InputError, InputTypeError
-from .device.copies import allow_copy
-from .device.device import Device
-from .device.dtypes import dtype_name
-from .device.etensor import ETensor
-from .device.kinds import ResourceKind
-from .device.registry import device_allocator, device_heap
+from .._runtime import runtime_allocate, runtime_copy, runtime_free
+from ..allocator.errors import ArenaFullError, DeviceError, InputError, InputTypeError
+from ..device.copies import allow_copy
+from ..device.device import Device
+from ..device.dtypes import dtype_name
+from ..device.etensor import ETensor
+from ..device.kinds import ResourceKind
+from ..device.registry import device_allocator, device_heap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._runtime import NativeMethod
-    from .device.copies import Copy
-    from .device.resource import Resource
+    from .._runtime import NativeMethod
+    from ..device.copies import Copy
+    from ..device.resource import Resource
 
 __all__ = ["StockDevices"]
 

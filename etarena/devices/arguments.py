@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .allocator.errors import InputError, InputTypeError
-from .device.device import Device
-from .device_placement import CPU, Placement
+from ..allocator.errors import InputError, InputTypeError
+from ..device.device import Device
+from ..per_method import check_methods
+from .placement import CPU, Placement
 
 __all__ = ["placements"]
 
@@ -49,9 +50,7 @@ def _by_method(argument: str, given: object, methods: Mapping[str, Any]) -> Mapp
         return {}
     if not isinstance(given, Mapping):
         raise InputTypeError(f"{argument}: with several methods, a mapping of their names, got {type(given).__name__}")
-    unknown = sorted(set(given) - set(methods))
-    if unknown:
-        raise InputError(f"{argument}: no method {unknown[0]!r}; there are {', '.join(sorted(methods))}")
+    check_methods(argument, given, methods)
     return given
 
 
@@ -63,7 +62,7 @@ def _inputs(given: object) -> dict[str, Device]:
     return {name: Device(device) for name, device in given.items()}
 
 
-def _outputs(given: object) -> Mapping[int, Device]:
+def _outputs(given: object) -> Mapping[int, Device] | Device:
     if given is None:
         return {}
     if isinstance(given, Mapping):
@@ -73,16 +72,4 @@ def _outputs(given: object) -> Mapping[int, Device]:
         return {position: Device(device) for position, device in given.items()}
     if isinstance(given, Sequence) and not isinstance(given, str):
         return {position: CPU if device is None else Device(device) for position, device in enumerate(given)}
-    return AllOutputs(Device(given))
-
-
-class AllOutputs(dict[int, Device]):
-    """One device for every output of a method, however many it has."""
-
-    def __init__(self, device: Device) -> None:
-        super().__init__()
-        self.device = device
-
-    def get(self, position: int, default: Any = None) -> Any:
-        """The device, whatever the position."""
-        return self.device
+    return Device(given)

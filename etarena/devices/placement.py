@@ -22,10 +22,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import GraphModule, Node
 
-from .allocator.errors import DeviceError, ExportError, InputError
-from .device.device import Device
-from .ops.transfer import TRANSFERS
-from .traced import user_input_names
+from ..allocator.errors import DeviceError, ExportError, InputError
+from ..device.device import Device
+from ..ops.transfer import TRANSFERS
+from ..traced import user_input_names
 
 __all__ = ["CPU", "DEVICE", "TO_DEVICE", "Placement", "own_device_tags", "place_on_devices"]
 
@@ -46,14 +46,23 @@ class Placement:
     inputs
         Device of an input by its name; the CPU for all others.
     outputs
-        Device of each output of the model by its position; the CPU for all others.
+        Device of each output of the model by its position, the CPU for all others; or one device for all of them.
     copies
         ``"insert"``: copies between devices are put into the program; ``"error"``: they are refused.
     """
 
     inputs: Mapping[str, Device] = field(default_factory=dict)
-    outputs: Mapping[int, Device] = field(default_factory=dict)
+    outputs: Mapping[int, Device] | Device = field(default_factory=dict)
     copies: str = "insert"
+
+    def output_devices(self, count: int, method: str) -> list[Device]:
+        """The device of each of a method's `count` outputs; InputError if one is named that it does not have."""
+        if isinstance(self.outputs, Device):
+            return [self.outputs] * count
+        outside = sorted(position for position in self.outputs if not 0 <= position < count)
+        if outside:
+            raise InputError(f"output_devices: method {method!r} has {count} outputs, no output {outside[0]}")
+        return [self.outputs.get(position, CPU) for position in range(count)]
 
 
 def place_on_devices(program: ExportedProgram, placement: Placement, method: str, names: Sequence[str]) -> None:
@@ -159,20 +168,16 @@ class _Placer:
 
     def _place_results(self, node: Node, is_top: bool) -> None:
         results = list(node.args[0]) if isinstance(node.args[0], Sequence) else [node.args[0]]
-        hidden = self._hidden_results() if is_top else 0
-        wanted = self.placement.outputs if is_top else {}
-        outside = sorted(position for position in wanted if not 0 <= position < len(results) - hidden)
-        if outside:
-            raise InputError(
-                f"output_devices: method {self.method!r} has {len(results) - hidden} outputs, no output {outside[0]}"
-            )
-        for place, source in enumerate(results):
-            if not isinstance(source, Node):
-                continue
-            device = wanted.get(place - hidden, CPU)
-            if not device.is_cpu and not isinstance(source.meta.get("val"), torch.Tensor):
-                raise InputError(f"output_devices: output {place - hidden} of method {self.method!r} is no tensor")
-            results[place] = self._on(node, source, device, f"output {place - hidden}")
+        hidden = self._hidden_results() if is_top else len(results)
+        wanted = self.placement.output_devices(len(results) - hidden, self.method) if is_top else []
+        for place, (source, device) in enumerate(zip(results, [CPU] * hidden + wanted, strict=True)):
+            position = place - hidden if is_top else place
+            is_tensor = isinstance(source, Node) and isinstance(source.meta.get("val"), torch.Tensor)
+            if not device.is_cpu and not is_tensor:
+                what = f"output {position} of method {self.method!r}"
+                raise InputError(f"output_devices: {what} is no tensor: give devices by position")
+            if isinstance(source, Node):
+                results[place] = self._on(node, source, device, f"output {position}")
         self._rename_results(node, results, is_top)
 
     def _hidden_results(self) -> int:

@@ -1,0 +1,7 @@
+"""Recorded copies, fills and changes of layouts."""
+
+from etarena.device.vulkan.recording cimport Recording
+
+
+cdef class CopyCommands(Recording):
+    pass
