@@ -1,0 +1,298 @@
+"""Images to tensors and back, compared with NumPy: every format, odd sizes, sRGB by the standard's formula."""
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import etarena
+from etarena import vulkan
+from etarena.delegates.vulkan.images import record_image_to_tensor, record_tensor_to_image, tensor_bytes
+
+ONE_CHANNEL = ("r8", "r16f", "r32f")
+SAMPLED_ONLY, STORAGE_ONLY, COPIES = 0x4 | 0x3, 0x8 | 0x3, 0x3  # with TRANSFER_SRC and DST, which the tests need
+SHADER_READ_ONLY, TRANSFER_SRC = 5, 6  # VkImageLayout
+WAYS = {"in place": None, "through a buffer": COPIES}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[vulkan.Device]:
+    """One device for all, as each would compile its shaders anew."""
+    device = vulkan.Device.create(validation=True)
+    yield device
+    gc.collect()
+    device.close()
+    assert device.messages == []
+
+
+@pytest.fixture
+def device(shared: vulkan.Device) -> Iterator[vulkan.Device]:
+    """The device, with what the validation layer says about one test."""
+    before = len(shared.messages)
+    yield shared
+    assert shared.messages[before:] == []
+
+
+def stored(format: str, height: int, width: int, seed: int = 0) -> np.ndarray:
+    """Random texels of a format as they lie in memory; floats go beyond 0 to 1."""
+    shape = vulkan.FORMATS[format]
+    rng = np.random.default_rng(seed)
+    sizes = (height, width, shape.channels)
+    if shape.dtype == "uint8":
+        return rng.integers(0, 256, sizes, dtype=np.uint8)
+    return rng.normal(0.5, 1.0, sizes).astype(shape.dtype)
+
+
+def colours(format: str, texels: np.ndarray) -> np.ndarray:
+    """Texels as numbers, red first, float64 (height, width, channels)."""
+    out = texels / 255.0 if texels.dtype == np.uint8 else texels.astype(np.float64)
+    return out[:, :, [2, 1, 0, 3]] if format.startswith("bgra") else out
+
+
+def decoded(x: np.ndarray) -> np.ndarray:
+    """IEC 61966-2-1: encoded to linear."""
+    return np.where(x <= 0.04045, x / 12.92, (np.maximum(x, 0) / 1.055 + 0.055 / 1.055) ** 2.4)
+
+
+def encoded(x: np.ndarray) -> np.ndarray:
+    """IEC 61966-2-1: linear to encoded."""
+    return np.where(x <= 0.0031308, 12.92 * x, 1.055 * np.maximum(x, 0) ** (1 / 2.4) - 0.055)
+
+
+def picked(values: np.ndarray, channels: int) -> np.ndarray:
+    """The channels of a tensor (1, channels, height, width)."""
+    if channels == 1 and values.shape[2] == 4:
+        values = values[:, :, :3] @ np.array([[0.2126], [0.7152], [0.0722]])
+    return values[:, :, :channels].transpose(2, 0, 1)[None]
+
+
+def read(device: vulkan.Device, image: Any, channels: int, **more: Any) -> np.ndarray:
+    """The tensor that the device makes of an image."""
+    with device.buffer(tensor_bytes(image, channels) + 256) as buffer, device.commands() as commands:
+        commands.begin()
+        record_image_to_tensor(device, commands, image, buffer, 256, channels=channels, **more)
+        commands.end()
+        device.submit(commands).wait()
+        commands.forget()
+        out = np.empty((1, channels, image.height, image.width), np.float32)
+        device.copy(out, vulkan.Span(buffer, 256, out.nbytes))
+    return out
+
+
+def write(device: vulkan.Device, image: Any, tensor: np.ndarray, **more: Any) -> np.ndarray:
+    """The texels that the device makes of a tensor."""
+    shape = vulkan.format_of(image.format)
+    with device.buffer(tensor.nbytes + 256) as buffer, device.commands() as commands:
+        device.copy(vulkan.Span(buffer, 256, tensor.nbytes), tensor)
+        commands.begin()
+        record_tensor_to_image(device, commands, buffer, 256, image, channels=tensor.shape[1], **more)
+        commands.end()
+        device.submit(commands).wait()
+        commands.forget()
+    out = np.empty((image.height, image.width, shape.channels), shape.dtype)
+    device.copy(out, image)
+    return out
+
+
+def choices(format: str) -> list[int]:
+    return [1] if format in ONE_CHANNEL else [1, 3, 4]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("format", vulkan.FORMATS)
+def test_image_to_tensor(device: vulkan.Device, format: str, way: str) -> None:
+    for height, width in [(1, 1), (3, 5), (8, 6)]:
+        with device.image(width, height, format, usage=SAMPLED_ONLY if WAYS[way] is None else COPIES) as image:
+            texels = stored(format, height, width)
+            device.copy(image, texels)
+            values = colours(format, texels)
+            if vulkan.FORMATS[format].srgb:
+                values[:, :, :3] = decoded(values[:, :, :3])
+            for channels in choices(format):
+                found = read(device, image, channels)
+                # Hardware may decode with less than 32 bits: Vulkan asks for about 8 of them after decoding.
+                atol = 2e-3 if vulkan.FORMATS[format].srgb else 1e-6
+                np.testing.assert_allclose(found, picked(values, channels), rtol=1e-5, atol=atol)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("format", vulkan.FORMATS)
+def test_tensor_to_image(device: vulkan.Device, format: str, way: str) -> None:
+    shape = vulkan.FORMATS[format]
+    for height, width in [(1, 1), (3, 5), (8, 6)]:
+        usage = COPIES if WAYS[way] is not None or shape.srgb else STORAGE_ONLY
+        for channels in choices(format):
+            tensor = np.random.default_rng(1).normal(0.5, 0.7, (1, channels, height, width)).astype(np.float32)
+            planes = tensor[0].transpose(1, 2, 0).astype(np.float64)
+            wanted = np.ones((height, width, shape.channels))
+            wanted[:, :, : max(channels, min(3, shape.channels))] = planes
+            if shape.srgb:
+                wanted[:, :, :3] = encoded(wanted[:, :, :3])
+            with device.image(width, height, format, usage=usage) as image:
+                found = write(device, image, tensor)
+            if shape.dtype == "uint8":
+                np.testing.assert_allclose(colours(format, found), np.clip(wanted, 0, 1), atol=0.51 / 255)
+            else:
+                np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("format", vulkan.FORMATS)
+def test_there_and_back_is_the_same(device: vulkan.Device, format: str) -> None:
+    texels = stored(format, 7, 9)
+    mean, std = ([0.485, 0.456, 0.406, 0.1][: vulkan.FORMATS[format].channels], [0.229, 0.224, 0.225, 0.5])
+    std = std[: len(mean)]
+    with device.image(9, 7, format) as image, device.image(9, 7, format) as other:
+        device.copy(image, texels)
+        tensor = read(device, image, len(mean), mean=mean, std=std)
+        found = write(device, other, tensor, mean=mean, std=std)
+    if texels.dtype == np.uint8:
+        np.testing.assert_allclose(found.astype(int), texels, atol=1 if vulkan.FORMATS[format].srgb else 0)
+    else:
+        np.testing.assert_allclose(found, texels, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_srgb_values_of_the_standard(device: vulkan.Device, way: str) -> None:
+    """All 256 codes, decoded, and encoded again to the same code."""
+    codes = np.arange(256, dtype=np.uint8)
+    texels = np.stack([codes, codes[::-1], codes, codes], axis=1).reshape(16, 16, 4)
+    usage = WAYS[way] or 0xF
+    with device.image(16, 16, "rgba8", usage=usage) as image, device.image(16, 16, "rgba8", usage=usage) as other:
+        device.copy(image, texels)
+        tensor = read(device, image, 4, colour_space="srgb")
+        values = texels / 255.0
+        values[:, :, :3] = decoded(values[:, :, :3])
+        np.testing.assert_allclose(tensor, picked(values, 4), rtol=1e-4, atol=1e-6)
+        found = write(device, other, tensor, colour_space="srgb")
+    np.testing.assert_array_equal(found, texels)
+    # By hand: code 128 is 0.21586 linear, code 10 is on the straight part, 10 / 255 / 12.92.
+    assert tensor[0, 0].ravel()[128] == pytest.approx(0.2158605, rel=1e-4)
+    assert tensor[0, 0].ravel()[10] == pytest.approx(10 / 255 / 12.92, rel=1e-5)
+    assert tensor[0, 3].ravel()[128] == pytest.approx(128 / 255, rel=1e-6)
+
+
+def test_mean_and_std(device: vulkan.Device) -> None:
+    texels = stored("rgba8", 4, 4)
+    mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    with device.image(4, 4, "rgba8") as image:
+        device.copy(image, texels)
+        found = read(device, image, 3, mean=mean, std=std)
+    wanted = (texels[:, :, :3] / 255.0 - mean) / std
+    np.testing.assert_allclose(found, picked(wanted, 3), rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_texel_cannot_hold_is_clamped(device: vulkan.Device) -> None:
+    tensor = np.array([np.nan, -np.inf, np.inf, 2.0, -1.0, 1e30, 0.25, 70000.0], np.float32).reshape(1, 1, 2, 4)
+    with device.image(4, 2, "r8") as byte, device.image(4, 2, "r16f") as half:
+        assert write(device, byte, tensor).ravel().tolist() == [0, 0, 255, 255, 0, 255, 64, 255]
+        top = 65504.0
+        assert write(device, half, tensor).ravel().tolist() == [0, -top, top, 2, -1, top, 0.25, top]
+
+
+def test_full_hd(device: vulkan.Device) -> None:
+    texels = stored("bgra8", 1080, 1920)
+    with device.image(1920, 1080, "bgra8") as image, device.image(1920, 1080, "rgba16f") as other:
+        device.copy(image, texels)
+        tensor = read(device, image, 3)
+        np.testing.assert_allclose(tensor, picked(colours("bgra8", texels), 3), rtol=1e-5)
+        found = write(device, other, tensor)
+    np.testing.assert_allclose(found[:, :, :3], colours("bgra8", texels)[:, :, :3], atol=5e-4)
+    assert (found[:, :, 3] == 1).all()
+
+
+def test_layouts_are_given_back(device: vulkan.Device) -> None:
+    texels = stored("rgba8", 4, 4)
+    with device.image(4, 4, "rgba8") as image:
+        device.copy(image, texels)
+        commands = device.commands()
+        for layout in (SHADER_READ_ONLY, TRANSFER_SRC):
+            commands.begin()
+            commands.transition(image, layout)
+            commands.end()
+            device.submit(commands).wait()
+            tensor = read(device, image, 4)
+            assert image.layout == layout
+            np.testing.assert_array_equal(write(device, image, tensor), texels)
+            assert image.layout == layout
+        commands.close()
+    with device.image(4, 4, "rgba8") as fresh:
+        np.testing.assert_array_equal(write(device, fresh, tensor), texels)
+        assert fresh.layout == 1
+
+
+def test_one_recording_works_again_and_again(device: vulkan.Device) -> None:
+    """Image to tensor to another image, recorded once, submitted for several pictures."""
+    with device.image(5, 3, "rgba8") as source, device.image(5, 3, "bgra8") as to, device.buffer(256) as buffer:
+        device.copy(source, stored("rgba8", 3, 5))
+        commands = device.commands()
+        commands.begin(once=False)
+        record_image_to_tensor(device, commands, source, buffer, channels=4)
+        record_tensor_to_image(device, commands, buffer, 0, to, channels=4)
+        commands.end()
+        for seed in range(3):
+            texels = stored("rgba8", 3, 5, seed)
+            device.copy(source, texels)
+            device.submit(commands).wait()
+            found = np.empty_like(texels)
+            device.copy(found, to)
+            np.testing.assert_array_equal(found[:, :, [2, 1, 0, 3]], texels)
+        commands.close()
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    height=st.integers(1, 40),
+    width=st.integers(1, 40),
+    format=st.sampled_from([name for name, shape in vulkan.FORMATS.items() if not shape.srgb]),
+    usage=st.sampled_from([0xF, COPIES]),
+    seed=st.integers(0, 1000),
+)
+def test_any_size(shared: vulkan.Device, height: int, width: int, format: str, usage: int, seed: int) -> None:
+    texels = stored(format, height, width, seed)
+    channels = vulkan.FORMATS[format].channels
+    with (
+        shared.image(width, height, format, usage=usage) as image,
+        shared.image(width, height, format, usage=usage) as other,
+    ):
+        shared.copy(image, texels)
+        tensor = read(shared, image, channels)
+        np.testing.assert_allclose(tensor, picked(colours(format, texels), channels), rtol=1e-5)
+        np.testing.assert_array_equal(write(shared, other, tensor), texels)
+
+
+def test_what_does_not_fit_is_refused(device: vulkan.Device) -> None:
+    other = vulkan.Device.create()
+    commands = device.commands()
+    commands.begin()
+    image, small, foreign = device.image(4, 4, "rgba8"), device.buffer(64), other.image(4, 4, "rgba8")
+    buffer, fresh, single = device.buffer(1024), device.image(4, 4, "rgba8"), device.image(4, 4, "r8")
+    device.copy(image, stored("rgba8", 4, 4))
+    unreadable, unwritable = device.image(4, 4, "rgba8", usage=0x8), device.image(4, 4, "rgba8", usage=0x4)
+    deep = device.image(4, 4, "rgba8", depth=2)
+    commands.transition(unreadable, 1)
+    for call, message in [
+        (lambda: record_image_to_tensor(device, commands, foreign, buffer), "another Vulkan device"),
+        (lambda: record_image_to_tensor(device, commands, fresh, buffer), "UNDEFINED"),
+        (lambda: record_image_to_tensor(device, commands, image, small), "inside a buffer of 64 bytes"),
+        (lambda: record_image_to_tensor(device, commands, image, buffer, 1000), "offset|inside|multiple"),
+        (lambda: record_image_to_tensor(device, commands, image, buffer, channels=2), "channels=2"),
+        (lambda: record_image_to_tensor(device, commands, single, buffer, channels=3), "tensors of r8 have 1"),
+        (lambda: record_image_to_tensor(device, commands, image, buffer, colour_space="hsv"), "'linear' or 'srgb'"),
+        (lambda: record_image_to_tensor(device, commands, image, buffer, mean=[0.5]), "3 finite numbers"),
+        (lambda: record_image_to_tensor(device, commands, image, buffer, std=[1, 0, 1]), "std has a 0"),
+        (lambda: record_image_to_tensor(device, commands, image, buffer, std=[1, 1e-40, 1]), "beyond the numbers"),
+        (lambda: record_image_to_tensor(device, commands, image, buffer, mean=[0, 0, np.nan]), "3 finite numbers"),
+        (lambda: record_image_to_tensor(device, commands, unreadable, buffer), "SAMPLED or TRANSFER_SRC is needed"),
+        (lambda: record_image_to_tensor(device, commands, deep, buffer), "depth"),
+        (lambda: record_tensor_to_image(device, commands, buffer, 0, unwritable), "TRANSFER_DST is needed to write"),
+    ]:
+        with pytest.raises(etarena.Error, match=message):
+            call()
+    commands.close()
+    del image, small, buffer, fresh, single, unreadable, unwritable, deep, foreign, commands, call
+    gc.collect()
+    other.close()
