@@ -12,10 +12,11 @@ channel it has ``(colour - mean) / std``, and ``colour = number * std + mean`` g
 * One channel of an RGBA format is grey: read by the weights of ITU-R BT.709 (0.2126, 0.7152, 0.0722) of what the colour space
   gives, and written into red, green and blue alike.
 
-An image is sampled if it was made with the usage SAMPLED and written if it has STORAGE; otherwise its texels go through a
-buffer of the device, which needs TRANSFER_SRC or TRANSFER_DST. That way is taken as well for formats that shaders cannot
-write: sRGB ones; ``bgra8`` without the feature shaderStorageImageWriteWithoutFormat, since SPIR-V has no name for it; ``r8``
-and ``r16f`` without shaderStorageImageExtendedFormats. Neither way touches the CPU.
+There are two ways. *In place* the image is sampled (usage SAMPLED) or written as a storage image (usage STORAGE). *Through a
+buffer* of the device its texels are copied (usage TRANSFER_SRC or TRANSFER_DST), which takes any format. Shaders cannot write
+sRGB formats in place; ``bgra8`` only with the feature shaderStorageImageWriteWithoutFormat, since SPIR-V has no name for it;
+``r8`` and ``r16f`` only with shaderStorageImageExtendedFormats. CPU devices are quicker through a buffer and take that way,
+others work in place, if the image and the device allow it. Neither way leaves the device.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ __all__ = ["record_image_to_tensor", "record_tensor_to_image", "tensor_bytes"]
 
 UNDEFINED, GENERAL, SHADER_READ_ONLY, PREINITIALIZED = 0, 1, 5, 8  # VkImageLayout
 TRANSFER_SRC, TRANSFER_DST, SAMPLED, STORAGE = 0x1, 0x2, 0x4, 0x8  # VkImageUsageFlagBits
-GROUP = 64  # invocations, each for four texels
+GROUP = 128  # invocations, each for four texels
 LARGEST_HALF, LARGEST_FLOAT = 65504.0, 3.4028234663852886e38
 # Formats of storage images that a shader names, and the feature without which it may not.
 NAMED_FORMATS = {
@@ -146,6 +147,7 @@ def record_image_to_tensor(
     colour_space: str | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    through_buffer: bool | None = None,
 ) -> None:
     """Record the conversion of an image to a tensor; ordered with what is recorded before and after.
 
@@ -163,6 +165,8 @@ def record_image_to_tensor(
         What the texels hold: ``"linear"`` or ``"srgb"``; by default what the format says.
     mean, std
         Of each channel; 0 and 1 by default.
+    through_buffer
+        Which way is tried first; by default what suits the device.
 
     Raises
     ------
@@ -176,7 +180,7 @@ def record_image_to_tensor(
     if image.layout in (UNDEFINED, PREINITIALIZED):
         raise DeviceError("the image is in the layout UNDEFINED: nothing was written to it; say its layout if it was")
     swapped = work.shape.name.startswith("bgra")
-    if image.usage & SAMPLED:
+    if image.usage & SAMPLED and not (image.usage & TRANSFER_SRC and prefers_buffer(device, through_buffer)):
         before = image.layout
         if before in (GENERAL, SHADER_READ_ONLY):
             commands.barrier()
@@ -210,6 +214,7 @@ def record_tensor_to_image(
     colour_space: str | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    through_buffer: bool | None = None,
 ) -> None:
     """Record the conversion of a tensor to an image, all of which is written.
 
@@ -219,7 +224,7 @@ def record_tensor_to_image(
     numbers = list(work.std), list(work.mean)
     shader = storage_shader(work)
     swapped = work.shape.name.startswith("bgra")
-    if shader is not None:
+    if shader is not None and not (image.usage & TRANSFER_DST and prefers_buffer(device, through_buffer)):
         before = image.layout
         if before == GENERAL:
             commands.barrier()
@@ -241,6 +246,10 @@ def record_tensor_to_image(
             f"formats that this device's shaders write, which {work.shape.name} "
             f"{'is not' if image.usage & STORAGE else 'may be'}"
         )
+
+
+def prefers_buffer(device: Device, asked: bool | None) -> bool:
+    return device.info.kind == "cpu" if asked is None else asked
 
 
 def storage_shader(work: Conversion) -> str | None:

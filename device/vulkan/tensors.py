@@ -190,6 +190,7 @@ class DeviceTensors:
             found = self._adopt_image(image, width, height, format, layout_number(layout), usage)
         shape = format_of(found.format)
         require_channels(shape, channels)
+        encoded = colour_space_of(shape, colour_space) == "srgb"
         if found.depth != 1:
             raise DeviceError(f"an image of {found.depth} texels depth is no picture: it has a depth of 1")
         if not found.usage & USABLE:
@@ -205,7 +206,7 @@ class DeviceTensors:
             view=found.view,
             device=self.core.handle,
             usage=found.usage,
-            srgb=colour_space_of(shape, colour_space) == "srgb",
+            srgb=encoded,
             owner=(found, found.lease("a tensor of it")),
         )
         sizes = (1, channels, found.height, found.width)
