@@ -149,7 +149,7 @@ cdef class ETensor(TensorCore):
     def from_vulkan_buffer(where, *what, **details) -> ETensor:
         """A tensor in a VkBuffer: ``from_vulkan_buffer(device, buffer, dtype, shape, *, offset=0, ...)``.
 
-        With an `etarena.vulkan.Device` first, everything is checked; see `etarena.vulkan.Device.buffer_tensor`. Without,
+        With an `etarena.vulkan.Device` first all is checked; see `etarena.vulkan.Device.buffer_tensor`. Without,
         ``from_vulkan_buffer(handle, dtype, shape, *, offset=0, nbytes=None, index=0, strides=None, dim_order=None,
         readonly=False, ...)`` takes the caller's word; `details` as for `Resource.vk_buffer`, `nbytes` by default what
         the tensor needs.
@@ -162,8 +162,8 @@ cdef class ETensor(TensorCore):
     def from_vulkan_image(where, *what, **details) -> ETensor:
         """The colours of a VkImage: ``from_vulkan_image(device, image, width, height, format, *, layout, ...)``.
 
-        With an `etarena.vulkan.Device` first the tensor is float32 (1, channels, height, width), and everything is
-        checked; see `etarena.vulkan.Device.image_tensor`. Without, ``from_vulkan_image(handle, dtype, shape, *, index=0,
+        With an `etarena.vulkan.Device` first the tensor is float32 (1, channels, height, width), and all is checked; see
+        `etarena.vulkan.Device.image_tensor`. Without, ``from_vulkan_image(handle, dtype, shape, *, index=0,
         dim_order=None, readonly=False, ...)`` is a tensor of the texels' bytes, and takes the caller's word; `details`
         as for `Resource.vk_image`.
         """
@@ -349,8 +349,9 @@ cdef object device_for(Resource resource, device):
     return found
 
 
-def _buffer_of_handle(handle, dtype, shape, *, offset=0, nbytes=None, index=0, strides=None, dim_order=None,
-                     readonly=False, **details):
+def _buffer_of_handle(
+    handle, dtype, shape, *, offset=0, nbytes=None, index=0, strides=None, dim_order=None, readonly=False, **details
+):
     cdef ETensor out = ETensor.__new__(ETensor)
     out.set_layout(dtype, shape, strides, dim_order)
     resource = Resource.vk_buffer(handle, out.span() if nbytes is None else nbytes, offset=offset, **details)

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 import vulkan as vk
 
+import etarena
+from etarena import ETensor
+from etarena.delegates.vulkan.images import record_image_to_tensor, record_tensor_to_image
 from examples.vulkan_renderer.context import Context
 from examples.vulkan_renderer.pictures import read
 from examples.vulkan_renderer.renderer import FORMATS, Picture, Renderer
@@ -107,3 +110,39 @@ def test_what_cannot_be_drawn_is_refused(context: Context) -> None:
         frame = renderer.draw(0.0)
         with pytest.raises(ValueError, match="use more frames"):
             renderer.draw(0.0, frame.picture())
+
+
+def test_a_frame_goes_through_a_tensor_onto_the_screen(context: Context) -> None:
+    """Frame, tensor, image and next frame on the device, ordered by semaphores; the tensor has the inverse colours."""
+    inverse = np.empty((SIZE[1], SIZE[0], 4), np.uint8)
+    with (
+        Renderer(context, *SIZE) as renderer,
+        context.adopt() as device,
+        device.buffer(4 * 3 * SIZE[0] * SIZE[1]) as buffer,
+        device.image(*SIZE, "rgba8") as result,
+        device.timeline() as ready,
+        device.commands() as commands,
+    ):
+        frame = renderer.draw(0.0)
+        with etarena.zero_copy(), device.adopt_semaphore(frame.done[0], timeline=True) as drawn:
+            seen = ETensor.from_vulkan_image(
+                device, frame.image, frame.width, frame.height, frame.format, layout=frame.layout, usage=frame.usage
+            )
+            commands.begin()
+            source = device.transfers.place(seen)
+            record_image_to_tensor(device, commands, source, buffer, mean=[1] * 3, std=[-1] * 3)
+            record_tensor_to_image(device, commands, buffer, 0, result)
+            commands.end()
+            work = device.submit(commands, wait=[(drawn, frame.done[1])], signal=[(ready, 1)])
+            picture = Picture(result.handle, *SIZE, layout=GENERAL)
+            shown = renderer.draw(0.0, picture, wait=[(vk.ffi.cast("VkSemaphore", ready.handle), 1)])
+            first, second = read(context, frame), read(context, shown)
+            work.wait()
+        device.copy(inverse, result)
+        commands.forget()
+        del seen, source, work
+    np.testing.assert_array_equal(inverse[:, :, :3], 255 - first)
+    # Nothing but the screen and its reflection has changed.
+    changed = np.abs(first.astype(int) - second).max(axis=2) > 40
+    assert 0.05 < changed.mean() < 0.3
+    assert not changed[:, :20].any()

@@ -1,22 +1,23 @@
 """Colours of images to tensors and back, on the device.
 
-A tensor has the shape (1, channels, height, width), float32, row-major, from the top left. With ``mean`` and ``std`` for each
-channel it has ``(colour - mean) / std``, and ``colour = number * std + mean`` goes back.
+A tensor has the shape (1, channels, height, width), float32, row-major, from the top left. With ``mean`` and ``std``
+for each channel it has ``(colour - mean) / std``, and ``colour = number * std + mean`` goes back.
 
-* ``r8`` and the 8-bit RGBA formats hold colours from 0 to 1, what goes back is clamped to that; NaN becomes 0. Float formats
-  hold any number; halves are clamped to what is finite, -65504 to 65504.
-* Colour space ``"linear"``: numbers go as they are stored. ``"srgb"``: texels are encoded as in IEC 61966-2-1, the tensor has
-  linear light; alpha is never encoded. Formats with sRGB in their name are ``"srgb"``, which hardware then decodes.
-* Alpha: with four channels it is the fourth number, not multiplied into the others. With three or one it is not read, and
-  written as 1.
-* One channel of an RGBA format is grey: read by the weights of ITU-R BT.709 (0.2126, 0.7152, 0.0722) of what the colour space
-  gives, and written into red, green and blue alike.
+* ``r8`` and the 8-bit RGBA formats hold colours from 0 to 1; what goes back is clamped to that. Float formats hold
+  any number; halves are clamped to what is finite, -65504 to 65504. NaN becomes 0.
+* Colour space ``"linear"``: numbers go as they are stored. ``"srgb"``: texels are encoded as in IEC 61966-2-1, the
+  tensor has linear light; alpha is never encoded. Formats with sRGB in their name are ``"srgb"``.
+* Alpha: with four channels it is the fourth number, not multiplied into the others. With three or one it is not read,
+  and written as 1.
+* One channel of an RGBA format is grey: read by the weights of ITU-R BT.709 (0.2126, 0.7152, 0.0722) of what the
+  colour space gives, and written into red, green and blue alike.
 
-There are two ways. *In place* the image is sampled (usage SAMPLED) or written as a storage image (usage STORAGE). *Through a
-buffer* of the device its texels are copied (usage TRANSFER_SRC or TRANSFER_DST), which takes any format. Shaders cannot write
-sRGB formats in place; ``bgra8`` only with the feature shaderStorageImageWriteWithoutFormat, since SPIR-V has no name for it;
-``r8`` and ``r16f`` only with shaderStorageImageExtendedFormats. CPU devices are quicker through a buffer and take that way,
-others work in place, if the image and the device allow it. Neither way leaves the device.
+There are two ways. *In place* the image is sampled (usage SAMPLED) or written as a storage image (usage STORAGE).
+*Through a buffer* of the device its texels are copied (usage TRANSFER_SRC or TRANSFER_DST), which takes any format.
+Shaders cannot write sRGB formats in place; ``bgra8`` only with the feature shaderStorageImageWriteWithoutFormat,
+since SPIR-V has no name for it; ``r8`` and ``r16f`` only with shaderStorageImageExtendedFormats. CPU devices are
+quicker through a buffer and take that way, others work in place, if the image and the device allow it. Neither way
+leaves the device.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Conversion:
         self,
         shader: str,
         bindings: str,
-        resources: tuple[object, object],
+        resources: tuple[tuple[Buffer, int, int] | Image, ...],
         numbers: tuple[list[float], list[float]],
         *,
         decoded: bool = False,
@@ -253,7 +254,7 @@ def prefers_buffer(device: Device, asked: bool | None) -> bool:
 
 
 def storage_shader(work: Conversion) -> str | None:
-    """The shader that writes an image in place; None if its usage, its format or the device's features do not allow it."""
+    """The shader that writes an image in place; None if usage, format or the device's features do not allow it."""
     name, features = work.shape.name, work.device.enabled_features
     if not work.image.usage & STORAGE or work.shape.srgb:
         return None

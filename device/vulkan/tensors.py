@@ -129,7 +129,9 @@ class DeviceTensors:
             return ETensor.from_resource(resource, dtype, shape, self.tag, **layout)
         number = required_handle(buffer, "buffer")
         if not usage & BUFFER_USAGE:
-            raise DeviceError(f"usage 0x{usage:x}: a buffer of a tensor has STORAGE_BUFFER, TRANSFER_SRC or TRANSFER_DST")
+            raise DeviceError(
+                f"usage 0x{usage:x}: a buffer of a tensor has STORAGE_BUFFER, TRANSFER_SRC or TRANSFER_DST"
+            )
         if nbytes is None:
             nbytes = ETensor.from_vulkan_buffer(number, dtype, shape, **layout).resource.nbytes
         if not isinstance(offset, int) or offset < 0 or nbytes < 0:
@@ -164,7 +166,7 @@ class DeviceTensors:
             device comes to it ("general", "shader_read_only", ... or its number), VkImageUsageFlags. An `Image` knows
             its own.
         channels
-            4: with alpha. 3: alpha is not read, and written as 1. 1: for ``r8``, ``r16f``, ``r32f``, and grey of others.
+            4: with alpha. 3: alpha is not read, and written as 1. 1: for formats of one channel; of others, grey.
         colour_space
             What the texels hold: ``"linear"``, numbers that go as they are, or ``"srgb"``, encoded light of which the
             tensor has the linear light. By default ``"srgb"`` for sRGB formats, otherwise ``"linear"``.

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -194,14 +195,14 @@ def test_what_a_texel_cannot_hold_is_clamped(device: vulkan.Device) -> None:
 def test_the_way_that_an_image_allows_is_taken(device: vulkan.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Images for shaders alone, images for copies alone, and a device whose shaders cannot write all formats."""
     texels = {format: stored(format, 3, 5) for format in ("bgra8", "r8", "rgba8_srgb")}
-    for format, given in texels.items():
+    for format, wanted in texels.items():
         with device.image(5, 3, format, usage=COPIES) as image:
-            device.copy(image, given)
+            device.copy(image, wanted)
             tensor = read(device, image, vulkan.FORMATS[format].channels, through_buffer=False)
-            np.testing.assert_array_equal(write(device, image, tensor, through_buffer=False), given)
+            np.testing.assert_array_equal(write(device, image, tensor, through_buffer=False), wanted)
         with monkeypatch.context() as patch, device.image(5, 3, format) as image:
             patch.setattr(device, "enabled_features", frozenset())
-            np.testing.assert_array_equal(write(device, image, tensor, through_buffer=False), given)
+            np.testing.assert_array_equal(write(device, image, tensor, through_buffer=False), wanted)
     with device.image(5, 3, "rgba8", usage=0x8 | 0x1) as image, device.image(5, 3, "rgba8", usage=0x4 | 0x2) as other:
         tensor = np.random.default_rng(0).random((1, 4, 3, 5), np.float32)
         found = write(device, image, tensor, through_buffer=True)
@@ -281,35 +282,64 @@ def test_any_size(shared: vulkan.Device, height: int, width: int, format: str, w
         np.testing.assert_array_equal(write(shared, other, tensor, through_buffer=way), texels)
 
 
-def test_what_does_not_fit_is_refused(device: vulkan.Device) -> None:
-    other = vulkan.Device.create()
-    commands = device.commands()
-    commands.begin()
-    image, small, foreign = device.image(4, 4, "rgba8"), device.buffer(64), other.image(4, 4, "rgba8")
-    buffer, fresh, single = device.buffer(1024), device.image(4, 4, "rgba8"), device.image(4, 4, "r8")
-    device.copy(image, stored("rgba8", 4, 4))
-    unreadable, unwritable = device.image(4, 4, "rgba8", usage=0x8), device.image(4, 4, "rgba8", usage=0x4)
-    deep = device.image(4, 4, "rgba8", depth=2)
-    commands.transition(unreadable, 1)
-    for call, message in [
-        (lambda: record_image_to_tensor(device, commands, foreign, buffer), "another Vulkan device"),
-        (lambda: record_image_to_tensor(device, commands, fresh, buffer), "UNDEFINED"),
-        (lambda: record_image_to_tensor(device, commands, image, small), "inside a buffer of 64 bytes"),
-        (lambda: record_image_to_tensor(device, commands, image, buffer, 1000), "offset|inside|multiple"),
-        (lambda: record_image_to_tensor(device, commands, image, buffer, channels=2), "channels=2"),
-        (lambda: record_image_to_tensor(device, commands, single, buffer, channels=3), "tensors of r8 have 1"),
-        (lambda: record_image_to_tensor(device, commands, image, buffer, colour_space="hsv"), "'linear' or 'srgb'"),
-        (lambda: record_image_to_tensor(device, commands, image, buffer, mean=[0.5]), "3 finite numbers"),
-        (lambda: record_image_to_tensor(device, commands, image, buffer, std=[1, 0, 1]), "std has a 0"),
-        (lambda: record_image_to_tensor(device, commands, image, buffer, std=[1, 1e-40, 1]), "beyond the numbers"),
-        (lambda: record_image_to_tensor(device, commands, image, buffer, mean=[0, 0, np.nan]), "3 finite numbers"),
-        (lambda: record_image_to_tensor(device, commands, unreadable, buffer), "SAMPLED or TRANSFER_SRC is needed"),
-        (lambda: record_image_to_tensor(device, commands, deep, buffer), "depth"),
-        (lambda: record_tensor_to_image(device, commands, buffer, 0, unwritable), "TRANSFER_DST is needed to write"),
+REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
+    ("foreign", "buffer", {}, "another Vulkan device"),
+    ("fresh", "buffer", {}, "UNDEFINED"),
+    ("image", "small", {}, "inside a buffer of 64 bytes"),
+    ("image", "buffer", {"offset": 1000}, "offset|inside|multiple"),
+    ("image", "buffer", {"channels": 2}, "channels=2"),
+    ("single", "buffer", {"channels": 3}, "tensors of r8 have 1"),
+    ("image", "buffer", {"colour_space": "hsv"}, "'linear' or 'srgb'"),
+    ("image", "buffer", {"mean": [0.5]}, "3 finite numbers"),
+    ("image", "buffer", {"std": [1, 0, 1]}, "std has a 0"),
+    ("image", "buffer", {"std": [1, 1e-40, 1]}, "beyond the numbers"),
+    ("image", "buffer", {"mean": [0, 0, np.nan]}, "3 finite numbers"),
+    ("storage", "buffer", {}, "SAMPLED or TRANSFER_SRC is needed"),
+    ("deep", "buffer", {}, "depth"),
+]
+
+
+@pytest.fixture
+def things(device: vulkan.Device) -> Iterator[dict[str, Any]]:
+    """Images and buffers that fit, and some that do not."""
+    with vulkan.Device.create() as other, ExitStack() as stack:
+        made = {
+            "image": device.image(4, 4, "rgba8"),
+            "fresh": device.image(4, 4, "rgba8"),
+            "single": device.image(4, 4, "r8"),
+            "storage": device.image(4, 4, "rgba8", usage=0x8),
+            "sampled": device.image(4, 4, "rgba8", usage=0x4),
+            "deep": device.image(4, 4, "rgba8", depth=2),
+            "foreign": other.image(4, 4, "rgba8"),
+            "buffer": device.buffer(1024),
+            "small": device.buffer(64),
+            "commands": device.commands(),
+        }
+        for thing in reversed(made.values()):
+            stack.enter_context(thing)
+        device.copy(made["image"], stored("rgba8", 4, 4))
+        made["commands"].begin()
+        made["commands"].transition(made["storage"], 1)
+        yield made
+        made["commands"].close()
+
+
+@pytest.mark.parametrize(("image", "buffer", "more", "message"), REFUSED)
+def test_images_that_cannot_be_read_are_refused(
+    device: vulkan.Device, things: dict[str, Any], image: str, buffer: str, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(etarena.Error, match=message):
+        record_image_to_tensor(device, things["commands"], things[image], things[buffer], **more)
+
+
+def test_images_that_cannot_be_written_are_refused(device: vulkan.Device, things: dict[str, Any]) -> None:
+    for image, message in [
+        ("sampled", "TRANSFER_DST is needed to write"),
+        ("foreign", "another Vulkan device"),
+        ("deep", "depth"),
+        ("single", "tensors of r8 have 1"),
     ]:
         with pytest.raises(etarena.Error, match=message):
-            call()
-    commands.close()
-    del image, small, buffer, fresh, single, unreadable, unwritable, deep, foreign, commands, call
-    gc.collect()
-    other.close()
+            record_tensor_to_image(device, things["commands"], things["buffer"], 0, things[image])
+    with pytest.raises(etarena.Error, match="inside a buffer of 64 bytes"):
+        record_tensor_to_image(device, things["commands"], things["small"], 0, things["image"])
