@@ -162,8 +162,8 @@ cdef class ETensor(TensorCore):
     def from_vulkan_image(where, *what, **details) -> ETensor:
         """The colours of a VkImage: ``from_vulkan_image(device, image, width, height, format, *, layout, ...)``.
 
-        With an `etarena.vulkan.Device` first the tensor is float32 (1, channels, height, width), and all is checked; see
-        `etarena.vulkan.Device.image_tensor`. Without, ``from_vulkan_image(handle, dtype, shape, *, index=0,
+        With an `etarena.vulkan.Device` first the tensor is float32 (1, channels, height, width), and all is checked;
+        see `etarena.vulkan.Device.image_tensor`. Without, ``from_vulkan_image(handle, dtype, shape, *, index=0,
         dim_order=None, readonly=False, ...)`` is a tensor of the texels' bytes, and takes the caller's word; `details`
         as for `Resource.vk_image`.
         """
