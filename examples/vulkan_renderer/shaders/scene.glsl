@@ -21,8 +21,10 @@ layout(set = 0, binding = 0) uniform Scene {
 // Colours leave the shaders encoded for 8-bit targets, linear for float targets.
 layout(constant_id = 0) const bool ENCODED = true;
 
-vec3 encode(vec3 linear) {  // IEC 61966-2-1
-  return mix(12.92 * linear, 1.055 * pow(linear, vec3(1.0 / 2.4)) - 0.055, greaterThan(linear, vec3(0.0031308)));
+vec3 encode(vec3 linear) {  // IEC 61966-2-1 to a quarter of an 8-bit step (I. Taylor's fit), as powers are slow on CPUs
+  vec3 a = sqrt(linear), b = sqrt(a), c = sqrt(b);
+  vec3 curve = 0.662002687 * a + 0.684122060 * b - 0.323583601 * c - 0.0225411470 * linear;
+  return mix(12.92 * linear, curve, greaterThan(linear, vec3(0.0031308)));
 }
 
 vec3 decode(vec3 encoded) {
