@@ -24,14 +24,13 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from ...allocator.errors import DeviceError, InputError
 from ...device.vulkan.device_memory import BUFFER_USAGE
 from ...device.vulkan.formats import Format, format_of
 from ...device.vulkan.tensors import colour_space_of, require_channels
+from .shader_files import shader_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,11 +55,6 @@ NAMED_FORMATS = {
     "r16f": "shaderStorageImageExtendedFormats",
 }
 ANY_FORMAT = "shaderStorageImageWriteWithoutFormat"
-
-
-@cache
-def shader_code(name: str) -> bytes:
-    return files(__package__).joinpath("shaders", "spirv", f"{name}.spv").read_bytes()
 
 
 def tensor_bytes(image: Image, channels: int) -> int:
