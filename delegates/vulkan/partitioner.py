@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from executorch.exir.backend.utils import tag_constant_data
-from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -21,6 +19,11 @@ from .operators.registry import all_operators
 from .preprocess import CONSTANTS, DTYPES
 from .schema import operator_name, tensors_of, values_of
 from .sizes import GraphSizes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch.export import ExportedProgram
 
 __all__ = ["VulkanPartitioner", "unsupported"]
 
@@ -114,7 +117,9 @@ class VulkanPartitioner(Partitioner):
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
         """Operators that have a shader as a whole."""
-        return [_overload(name) for name, found in all_operators().items() if found.keep and name not in self.skip], None
+        return [
+            _overload(name) for name, found in all_operators().items() if found.keep and name not in self.skip
+        ], None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes; each group becomes one delegate."""
@@ -146,11 +151,12 @@ class VulkanPartitioner(Partitioner):
 def _untold(program: ExportedProgram, nodes: Sequence[Node]) -> str | None:
     """Why the inputs of a part of the graph do not tell all of its sizes; None if they do."""
     inside = set(nodes)
-    constants = {
-        spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in CONSTANTS
-    }
+    constants = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in CONSTANTS}
     sources = {
-        source for node in nodes for source in node.all_input_nodes if source not in inside and source.name not in constants
+        source
+        for node in nodes
+        for source in node.all_input_nodes
+        if source not in inside and source.name not in constants
     }
     sizes = GraphSizes([_sizes_of(source.meta["val"]) for source in sorted(sources, key=str)])
     for node in nodes:
@@ -181,4 +187,3 @@ def _all_sizes(entry: Any) -> list[int | torch.SymInt]:
 def _overload(name: str) -> torch._ops.OpOverload:
     namespace, operator_, overload = name.split(".")
     return getattr(getattr(getattr(torch.ops, namespace), operator_), overload)
-
