@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,8 +11,12 @@ import torch
 from etarena.delegates.vulkan.operators.call import BoundTensor, Call, Dispatch
 from etarena.delegates.vulkan.operators.registry import all_operators
 from etarena.delegates.vulkan.shader_files import shader_code
-from etarena.device.vulkan.device import Device
-from etarena.device.vulkan.memory import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from etarena.device.vulkan.device import Device
+    from etarena.device.vulkan.memory import Buffer
 
 PADDING = 16  # bytes
 
@@ -98,7 +101,9 @@ class CallRunner:
         """
         self.dispatches = []
         bound = {
-            key: self.tensor(value.numpy(), constant=key in set(constants)) if isinstance(value, torch.Tensor) else value
+            key: self.tensor(value.numpy(), constant=key in set(constants))
+            if isinstance(value, torch.Tensor)
+            else value
             for key, value in arguments.items()
         }
         # What is not written stays this, which no test expects.

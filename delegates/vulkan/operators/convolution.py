@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,8 @@ MOST_TILES = 4  # of eight output channels, in registers
 MOST_DEPTHWISE_TAPS = 49  # all are unrolled
 
 
-class Taps(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Taps:
     """Along one dimension, which taps of the kernel an output of a grid meets, and where.
 
     Attributes
@@ -173,9 +174,7 @@ def convolution(call: Call) -> None:
     elif sizes.transposed:
         transposed(call, sizes)
     else:
-        y, x = (
-            Taps(0, 1, sizes.kernel[d], -sizes.padding[d], sizes.dilation[d]) for d in range(2)
-        )
+        y, x = (Taps(0, 1, sizes.kernel[d], -sizes.padding[d], sizes.dilation[d]) for d in range(2))
         direct(call, sizes, y, x, steps=sizes.stride, phase=(0, 0), out_step=(1, 1))
 
 
@@ -216,11 +215,11 @@ def depthwise(call: Call, sizes: Convolution) -> None:
         **activation_constants(call),
     }
     planes = sizes.batch * sizes.out_channels
-    push = struct.pack(
-        "=4i3I", height, width, out_height, out_width, planes, sizes.out_channels, sizes.out_of_group
-    )
+    push = struct.pack("=4i3I", height, width, out_height, out_width, planes, sizes.out_channels, sizes.out_of_group)
     groups = groups_1d(planes * -(-out_height // rows) * -(-out_width // 4), invocations)
-    call.dispatch(f"depthwise_{out.short}", [x, packed, packed if bias is None else bias], [out], push, groups, constants)
+    call.dispatch(
+        f"depthwise_{out.short}", [x, packed, packed if bias is None else bias], [out], push, groups, constants
+    )
 
 
 def transposed(call: Call, sizes: Convolution) -> None:
@@ -232,7 +231,7 @@ def transposed(call: Call, sizes: Convolution) -> None:
                 for d, phase in enumerate((phase_y, phase_x))
             )
             if y.count == 0 or x.count == 0:  # the bias alone
-                y, x = y._replace(count=0), x._replace(count=0)
+                y, x = replace(y, count=0), replace(x, count=0)
             direct(call, sizes, y, x, steps=(1, 1), phase=(phase_y, phase_x), out_step=sizes.stride)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from .call import Call
 
 __all__ = ["LANES", "activation_constants", "group_constants", "lane_shader", "slices", "waves_of"]
@@ -34,7 +35,7 @@ def group_constants(limits: Mapping[str, int]) -> dict[int, int | float]:
 
 
 def activation_constants(call: Call) -> dict[int, int | float]:
-    """What is applied to the result: the argument "activation" that fusing adds, "clamp" with "lowest" and "highest"."""
+    """What is applied to the result: the argument "activation" that fusing adds; "clamp" has "lowest" and "highest"."""
     kind = call.get("activation")
     constants: dict[int, int | float] = {20: ACTIVATIONS[kind]}
     if kind == "clamp":

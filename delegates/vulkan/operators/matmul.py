@@ -87,9 +87,7 @@ class Product:
     def push(self, first_tile: int, first_batch: int) -> bytes:
         """Push constants of the dispatch that begins at a tile of rows and a member of the batch."""
         strides = (self.a_row, self.a_batch, self.b_row, self.b_column, self.b_batch, *(self.bias or (0, 0, 0)))
-        return struct.pack(
-            "=11I2f2I", self.m, self.n, self.k, *strides, self.alpha, self.beta, first_tile, first_batch
-        )
+        return struct.pack("=11I2f2I", self.m, self.n, self.k, *strides, self.alpha, self.beta, first_tile, first_batch)
 
 
 def dispatch_product(

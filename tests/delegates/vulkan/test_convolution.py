@@ -62,7 +62,9 @@ POINTWISE = [
 ]
 DEPTHWISE = [
     pytest.param((1, 6, 9, 9), (6, 1, 3, 3), {"padding": [1, 1], "groups": 6}, id="3x3"),
-    pytest.param((2, 6, 8, 12), (12, 1, 3, 3), {"stride": [2, 2], "padding": [1, 1], "groups": 6}, id="two outputs each"),
+    pytest.param(
+        (2, 6, 8, 12), (12, 1, 3, 3), {"stride": [2, 2], "padding": [1, 1], "groups": 6}, id="two outputs each"
+    ),
     pytest.param((1, 4, 11, 10), (4, 1, 5, 5), {"padding": [2, 2], "dilation": [2, 2], "groups": 4}, id="dilated"),
     pytest.param((1, 4, 7, 7), (4, 1, 3, 5), {"stride": [1, 2], "padding": [1, 2], "groups": 4}, id="uneven"),
     pytest.param((1, 2, 3, 3), (2, 1, 3, 3), {"padding": [3, 3], "groups": 2}, id="much padding"),
@@ -74,7 +76,9 @@ TRANSPOSED = [
     pytest.param((2, 5, 4, 4), (5, 6, 4, 4), {"stride": [2, 2], "padding": [1, 1]}, id="doubling"),
     pytest.param((1, 4, 5, 3), (4, 5, 3, 3), {"stride": [2, 3], "output_padding": [1, 2]}, id="output padding"),
     pytest.param((1, 6, 4, 5), (6, 4, 3, 2), {"stride": [3, 2], "padding": [1, 0], "groups": 2}, id="groups"),
-    pytest.param((1, 3, 4, 4), (3, 2, 3, 3), {"stride": [2, 2], "dilation": [2, 3], "output_padding": [1, 1]}, id="dilated"),
+    pytest.param(
+        (1, 3, 4, 4), (3, 2, 3, 3), {"stride": [2, 2], "dilation": [2, 3], "output_padding": [1, 1]}, id="dilated"
+    ),
     pytest.param((1, 2, 3, 3), (2, 3, 1, 1), {"stride": [2, 2]}, id="gaps of bias alone"),
     pytest.param((1, 3, 7), (3, 4, 4), {"stride": [2], "padding": [1]}, id="1d"),
 ]
@@ -169,9 +173,7 @@ def test_what_lies_outside_counts_as_zero_beside_infinity(runner: CallRunner) ->
             assert torch.equal(found, expected)
 
 
-@given(
-    st.integers(0, 5), st.integers(1, 7), st.integers(1, 6), st.integers(0, 5), st.integers(1, 4), st.integers(1, 9)
-)
+@given(st.integers(0, 5), st.integers(1, 7), st.integers(1, 6), st.integers(0, 5), st.integers(1, 4), st.integers(1, 9))
 def test_taps_of_a_phase_meet_their_outputs(
     phase: int, kernel: int, stride: int, padding: int, dilation: int, inputs: int
 ) -> None:

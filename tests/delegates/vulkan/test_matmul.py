@@ -62,9 +62,7 @@ def test_baddbmm_broadcasts_its_bias(runner: CallRunner, shape: tuple[int, ...])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("constants", [("weight", "bias"), ()], ids=["known weights", "computed weights"])
 @pytest.mark.parametrize("shape", [(9,), (1, 9), (2, 3, 12), (2, 3, 4, 40)], ids=str)
-def test_linear(
-    runner: CallRunner, dtype: torch.dtype, constants: tuple[str, ...], shape: tuple[int, ...]
-) -> None:
+def test_linear(runner: CallRunner, dtype: torch.dtype, constants: tuple[str, ...], shape: tuple[int, ...]) -> None:
     x, weight, bias = random(*shape, dtype=dtype), random(35, shape[-1], dtype=dtype), random(35, dtype=dtype)
     expected = torch.nn.functional.linear(x, weight, bias)
     arguments = {"input": x, "weight": weight, "bias": bias}

@@ -18,9 +18,7 @@ WINDOWS = [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("options", [*WINDOWS, {"kernel_size": [3, 2], "padding": [1, 1], "dilation": [2, 3]}], ids=str)
 @pytest.mark.parametrize("shape", [(2, 3, 9, 10), (3, 8, 7)], ids=str)
-def test_max_pool2d(
-    runner: CallRunner, dtype: torch.dtype, options: dict[str, Any], shape: tuple[int, ...]
-) -> None:
+def test_max_pool2d(runner: CallRunner, dtype: torch.dtype, options: dict[str, Any], shape: tuple[int, ...]) -> None:
     x = torch.randn(shape).to(dtype)
     arguments = {"stride": [], "padding": [0, 0], "dilation": [1, 1], "ceil_mode": False, **options}
     expected = torch.ops.aten.max_pool2d_with_indices.default(x, **arguments)
@@ -41,9 +39,7 @@ def test_max_pool2d_of_nan_and_infinity(runner: CallRunner) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("options", WINDOWS, ids=str)
 @pytest.mark.parametrize("counts", [{}, {"count_include_pad": False}, {"divisor_override": 5}], ids=str)
-def test_avg_pool2d(
-    runner: CallRunner, dtype: torch.dtype, options: dict[str, Any], counts: dict[str, Any]
-) -> None:
+def test_avg_pool2d(runner: CallRunner, dtype: torch.dtype, options: dict[str, Any], counts: dict[str, Any]) -> None:
     x = torch.randn(2, 3, 9, 10).to(dtype)
     arguments = {
         "stride": [],
@@ -77,4 +73,9 @@ def test_no_planes(runner: CallRunner) -> None:
     x = torch.randn(0, 3, 8, 8)
     arguments = {"kernel_size": [2, 2], "stride": [2, 2], "padding": [0, 0], "dilation": [1, 1], "ceil_mode": False}
     expected = torch.ops.aten.max_pool2d_with_indices.default(x, **arguments)
-    assert runner.run("aten.max_pool2d_with_indices.default", {"self": x, **arguments}, expected)[0].shape == (0, 3, 4, 4)
+    assert runner.run("aten.max_pool2d_with_indices.default", {"self": x, **arguments}, expected)[0].shape == (
+        0,
+        3,
+        4,
+        4,
+    )
