@@ -15,7 +15,7 @@ from ...allocator.errors import Error, PlanError
 from ...allocator.sizes import SizeProgram
 from .dtypes import ITEM_BYTES
 
-__all__ = ["BACKEND_ID", "Binding", "Graph", "Operation", "Size", "TensorId", "Value"]
+__all__ = ["BACKEND_ID", "Binding", "Graph", "Operation", "Size", "TensorId", "Value", "leaves"]
 
 BACKEND_ID = "EtarenaVulkan"
 MAGIC = b"ETVULKAN1\n"
@@ -172,7 +172,7 @@ class Graph:
         for operation in self.operations:
             if not isinstance(operation.name, str) or not isinstance(operation.arguments, dict):
                 raise TypeError("an operation has no name or no arguments")
-            for leaf in _leaves(operation.arguments):
+            for leaf in leaves(operation.arguments):
                 if isinstance(leaf, TensorId) and leaf.value not in written:
                     raise ValueError(f"{operation.name} reads value {leaf.value}, which nothing wrote before")
                 if isinstance(leaf, Size):
@@ -214,11 +214,12 @@ def _check_index(index: Any, count: int, what: str) -> None:
         raise ValueError(f"{what} {index!r} of {count}")
 
 
-def _leaves(argument: Any) -> list[Any]:
+def leaves(argument: Any) -> list[Any]:
+    """All entries of an argument of an operation, those of lists one by one."""
     if isinstance(argument, dict):
-        return [leaf for entry in argument.values() for leaf in _leaves(entry)]
+        return [leaf for entry in argument.values() for leaf in leaves(entry)]
     if isinstance(argument, list):
-        return [leaf for entry in argument for leaf in _leaves(entry)]
+        return [leaf for entry in argument for leaf in leaves(entry)]
     return [argument]
 
 

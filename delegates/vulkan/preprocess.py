@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -11,7 +12,8 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from ...allocator.errors import ExportError
-from .graph import LINE, Graph, Operation, Size, TensorId, Value
+from .fusion import fuse
+from .graph import LINE, Graph, Operation, Size, TensorId, Value, leaves
 from .schema import arguments_of, operator_name
 from .sizes import GraphSizes
 
@@ -94,6 +96,8 @@ class _Lowering:
             for name, arguments, outputs in pending
         ]
         self.graph.constants = bytes(self.constants)
+        fuse(self.graph)
+        _drop_unused(self.graph)
         return self.graph
 
     def add(self, node: Node | None, value: torch.Tensor, data: tuple[int, int] | None = None) -> int:
@@ -153,6 +157,21 @@ class _Lowering:
         if entry is None or isinstance(entry, bool | int | float | str):
             return entry
         return str(entry)  # a layout, a device, a memory format
+
+
+def _drop_unused(graph: Graph) -> None:
+    """Leave out the bytes of constants that nothing reads any more."""
+    read = {leaf.value for op in graph.operations for leaf in leaves(op.arguments) if isinstance(leaf, TensorId)}
+    kept = bytearray()
+    for place, value in enumerate(graph.values):
+        if value.data is None:
+            continue
+        offset, nbytes = value.data if place in read else (0, 0)
+        kept += bytes(-len(kept) % LINE)
+        sizes = value.sizes if place in read else ()
+        graph.values[place] = replace(value, sizes=sizes, data=(len(kept), nbytes))
+        kept += graph.constants[offset : offset + nbytes]
+    graph.constants = bytes(kept)
 
 
 class _Ticket:
