@@ -11,7 +11,7 @@ from ...device.device import DeviceType
 from ...device.etensor import ETensor
 from ..delegate import READ, WRITE, Delegate, Requirement
 from .arena_run import ArenaRun
-from .bound import BoundGraph
+from .bound import PADDING, BoundGraph
 from .device_run import run_in_device_memory
 from .dtypes import CODES
 from .graph import Graph
@@ -62,17 +62,13 @@ class VulkanDelegate(Delegate):
 
     def requirements(self, shapes: Sequence[Any]) -> list[Requirement]:
         """Arguments lie in memory that the device sees: planned memory, or the device's own."""
-        shared = self.session.shares_arena
+        access = [READ] * self.n_inputs + [WRITE] * (len(shapes) - self.n_inputs)
+        if not self.session.shares_arena:  # what the CPU has is copied anyway
+            return [Requirement(devices=TAKES, access=one) for one in access]
         alignment = max(64, self.limits["minStorageBufferOffsetAlignment"])
         return [
-            Requirement(
-                alignment=alignment,
-                size_multiple=16,
-                devices=TAKES,
-                access=READ if i < self.n_inputs else WRITE,
-                planned=shared,
-            )
-            for i in range(len(shapes))
+            Requirement(alignment=alignment, size_multiple=PADDING, devices=TAKES, access=one, planned=True)
+            for one in access
         ]
 
     def bind(self, shapes: Sequence[Any]) -> tuple[BoundGraph, Recordings]:

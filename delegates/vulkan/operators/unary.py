@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any
-
 from .call import BoundTensor, Call, groups_1d
-from .elements import INT, PER_GROUP, TYPE, bits_of, common_kind, numbers_fit, tail
+from .elements import INT, PER_GROUP, TYPE, bits_of, common_kind, tail
 from .registry import operator
 
 __all__ = ["convert", "unary"]
@@ -112,21 +110,7 @@ def softplus(call: Call) -> None:
     unary(call, "softplus", call["self"], call.out, call.get("beta", 1), call.get("threshold", 20))
 
 
-def _refuse_conversion(arguments: dict[str, Any]) -> str | None:
-    order = arguments.get("dim_order")
-    if order is not None and list(order) != sorted(order):
-        return f"a memory layout with the dimensions in the order {list(order)}"
-    if arguments["out"].numel() and not arguments["out"].is_contiguous():
-        return "a memory layout that is not row-major"
-    return numbers_fit(arguments)
-
-
-@operator(
-    "aten._to_copy.default",
-    "aten.to.dtype",
-    "dim_order_ops._to_dim_order_copy.default",
-    check=_refuse_conversion,
-)
+@operator("aten._to_copy.default", "aten.to.dtype", "dim_order_ops._to_dim_order_copy.default")
 def to_dtype(call: Call) -> None:
     """Another dtype; the same bytes if there is nothing to convert."""
     x = call["self"]

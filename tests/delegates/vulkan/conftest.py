@@ -1,19 +1,28 @@
-"""A Vulkan device with the validation layer, on which the operators of a module run one after the other."""
+"""A Vulkan device with the validation layer for each module; no test may make it say anything."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
 
+import etarena
 from etarena import vulkan
-from tests.helpers.vulkan_operators import OperatorRunner
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[OperatorRunner]:
-    """Runs single operators; the validation layer may say nothing."""
-    device = vulkan.Device.create(validation=True)
-    runner = OperatorRunner(device)
-    yield runner
-    runner.close()
-    device.close()
+def device() -> Iterator[vulkan.Device]:
+    """Registered for tensors on ``vulkan:0``."""
+    found = vulkan.Device.create(validation=True)
+    assert found.info.name
+    etarena.register_device_allocator(vulkan.VulkanAllocator(found))
+    yield found
+    etarena.unregister_device_allocator("vulkan")
+    gc.collect()
+    assert found.messages == []
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(device: vulkan.Device) -> Iterator[None]:
+    """The validation layer is silent in each test."""
+    yield
     assert device.messages == []
