@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,6 +9,8 @@ from . import plan
 from .errors import ExportError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
     import sympy
 
 __all__ = ["InputSize", "affine", "bind_symbols"]

@@ -23,7 +23,7 @@ class Requirement:
     alignment : int
         Of the address, a power of two, bytes; 0 for no wish.
     size_multiple : int
-        The memory ends at a multiple of this from its address, bytes; 0 for no wish.
+        The memory ends at a multiple of this from its address, bytes; 0 for no wish. Asked of memory of the CPU alone.
     row_pitch : int
         Rows (the innermost dimension) begin at multiples of this from the address, bytes; 0 for no wish.
     devices : int

@@ -46,6 +46,7 @@ cdef class PlannedMethod:
     cdef int64_t last_plan_ns
     cdef list last_copies
     cdef tuple last_outside
+    cdef object background                # RunQueue
 
     cdef int load(self) except -1
     cdef int attach(self) except -1

@@ -6,6 +6,7 @@ from typing_extensions import disjoint_base
 
 from . import allocator
 from .allocator.arena import Arena
+from .devices.ordering import PendingRun
 from .loaded import LoadedProgram
 from .memory_plan import MemoryPlan, RunStats
 from .state import States
@@ -29,7 +30,24 @@ class PlannedMethod:
     def state(self) -> States: ...
     @property
     def cached_bytes(self) -> int: ...
-    def execute(self, inputs: Sequence[Any], outputs: Sequence[torch.Tensor | None] | None = None) -> list[Any]: ...
+    def execute(
+        self,
+        inputs: Sequence[Any],
+        outputs: Sequence[torch.Tensor | None] | None = None,
+        *,
+        wait: Sequence[Any] = (),
+        signal: Sequence[Any] = (),
+        timeout: float | None = None,
+    ) -> list[Any]: ...
+    def submit(
+        self,
+        inputs: Sequence[Any],
+        outputs: Sequence[torch.Tensor | None] | None = None,
+        *,
+        wait: Sequence[Any] = (),
+        signal: Sequence[Any] = (),
+        timeout: float | None = None,
+    ) -> PendingRun: ...
     def __call__(self, *args: Any, **kwargs: Any) -> list[Any]: ...
     def plan_for(
         self,

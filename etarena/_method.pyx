@@ -6,6 +6,7 @@ memory and runs. With the shapes of the call before, only the pointers of inputs
 """
 
 from collections import OrderedDict
+from functools import partial
 
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp
@@ -24,6 +25,7 @@ from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError
 from .delegates.python_table import hold_leaked
 from .delegates.xnnpack import scratch
+from .devices.ordering import RunQueue
 from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
 from .scratch_users import scratch_users
 from .shapes import checked_shape
@@ -53,6 +55,7 @@ cdef class PlannedMethod:
         self.cache, self.cache_limit = OrderedDict(), program.plan_cache
         self.anytime = program.anytime
         self.last_copies = []
+        self.background = RunQueue()
         self.load()
 
     cdef int load(self) except -1:
@@ -132,7 +135,7 @@ cdef class PlannedMethod:
             if found is not None and found[4] == 0 and found[5] > 0 and index not in known:
                 raise PlanError(f"values: the program's value {index} has no memory and the plan section lacks it")
 
-    def execute(self, inputs, outputs=None):
+    def execute(self, inputs, outputs=None, *, wait=(), signal=(), timeout=None):
         """Run the method.
 
         Parameters
@@ -143,6 +146,11 @@ cdef class PlannedMethod:
         outputs : sequence, optional
             One entry for each output: a torch tensor of the right dtype and shape to write the result into, or None
             for a fresh one.
+        wait, signal : sequence, optional
+            Semaphores of the program's Vulkan device: the run begins when the first are signalled, and signals the
+            others when it ends well. Binary ones, or pairs of a timeline semaphore and a value.
+        timeout : float, optional
+            Seconds to wait for those; no end by default.
 
         Returns
         -------
@@ -159,8 +167,13 @@ cdef class PlannedMethod:
             If the arena is too small for the plan or the outputs.
         RuntimeFailure
             If an operator or delegate fails. The method can be called again.
+        WaitTimeoutError
+            If the semaphores to wait for are not signalled in time; nothing has run.
         """
         cdef BoundShape bound
+        if wait or signal:
+            with self.program.between_semaphores(wait, signal, timeout):
+                return self.execute(inputs, outputs)
         self.arena.enter()
         try:
             if self.failed:
@@ -219,6 +232,20 @@ cdef class PlannedMethod:
         self.cached_bytes += bound.tree_bytes - kept
         self.keep_within_limit()
         return last
+
+    def submit(self, inputs, outputs=None, *, wait=(), signal=(), timeout=None):
+        """Run the method in the background, behind what was submitted before; parameters as for `execute`.
+
+        Inputs and outputs must stay as they are until it is done. `last_run` tells of the run that ended last.
+
+        Returns
+        -------
+        PendingRun
+            Its ``wait`` gives the outputs, or raises what `execute` would have raised.
+        """
+        return self.background.submit(
+            partial(self.execute, inputs, outputs, wait=tuple(wait), signal=tuple(signal), timeout=timeout)
+        )
 
     def __call__(self, *args, **kwargs):
         """Run the method on positional inputs and inputs by name; nested lists, tuples and dicts are flattened."""

@@ -10,6 +10,7 @@ from .own_delegates import register_own_delegates
 from .state import State
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from ._runtime import NativeProgram
@@ -59,6 +60,15 @@ class LoadedProgram:
         from .delegates.vulkan.session import use_device
 
         return use_device(self.vulkan)
+
+    def between_semaphores(
+        self, wait: Sequence[Any], signal: Sequence[Any], timeout: float | None
+    ) -> AbstractContextManager[None]:
+        """Let a run begin and end with semaphores of the program's Vulkan device."""
+        from .delegates.vulkan.session import default_device
+        from .devices.ordering import between_semaphores
+
+        return between_semaphores(self.vulkan or default_device(), wait, signal, timeout)
 
     def states_of(self, section: plan.Method) -> dict[str, State]:
         """The states that a method uses by name, in its order; made with their start values when first asked for.

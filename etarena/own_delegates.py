@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Iterable
 
 from .delegate_registry import register_delegate
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["register_own_delegates"]
 

@@ -7,7 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 "$python" -m build --no-isolation --outdir "$work" . >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-"$python" scripts/check_wheel.py "$work"/*.whl "$PWD"
+"$python" -m scripts.check_wheel "$work"/*.whl "$PWD"
 "$python" -m pip install --quiet --no-deps --no-index --target "$work/site" "$work"/*.whl
 cp scripts/smoke.py "$work"
 cd "$work"

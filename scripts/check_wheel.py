@@ -4,8 +4,10 @@ import sys
 import zipfile
 from pathlib import Path
 
+from scripts.compile_shaders import read_variants
+
 LAYERS = {"allocator": "etarena/allocator", "device": "etarena/device", "delegates": "etarena/delegates"}
-SHIPPED = {".py", ".pyi", ".pxd", ".fbs", ".h", ".typed", ".html", ".css", ".js", ".spv"}
+SHIPPED = {".py", ".pyi", ".pxd", ".fbs", ".h", ".typed", ".html", ".css", ".js"}
 
 
 def expected_files(root: Path) -> set[str]:
@@ -16,7 +18,14 @@ def expected_files(root: Path) -> set[str]:
             if path.suffix in SHIPPED or path.name == "py.typed":
                 inside = path.relative_to(root / folder).as_posix()
                 found.add(f"{LAYERS.get(folder, folder)}/{inside}")
-    return found
+    return found | expected_shaders(root)
+
+
+def expected_shaders(root: Path) -> set[str]:
+    """Compiled shaders, which are no files of the source tree."""
+    folder = root / "delegates" / "vulkan" / "shaders"
+    variants = read_variants(folder) if folder.exists() else []
+    return {f"etarena/delegates/vulkan/shaders/spirv/{variant.name}.spv" for variant in variants}
 
 
 def expected_modules(root: Path) -> set[str]:

@@ -70,6 +70,18 @@ def test_a_fault_is_named(tree: Path, contents: dict[str, bytes | None], fault: 
     assert wheel_faults(tree, contents) == [fault]
 
 
+def test_shaders_that_were_not_compiled_are_found(tree: Path) -> None:
+    folder = tree / "delegates/vulkan/shaders"
+    folder.mkdir(parents=True)
+    (folder / "add.comp").write_text("")
+    (folder / "variants.toml").write_text("[add]\nf32 = {}\nf16 = {}\n")
+    place = "etarena/delegates/vulkan/shaders/spirv"
+    assert wheel_faults(tree, {f"{place}/add_f32.spv": b"", f"{place}/add.spv": b""}) == [
+        f"missing: {place}/add_f16.spv",
+        f"not expected: {place}/add.spv",
+    ]
+
+
 def test_a_path_of_the_build_machine_is_found(tree: Path) -> None:
     module = "etarena/_native.cpython-311-x86_64-linux-gnu.so"
     assert wheel_faults(tree, {module: f"\x7fELF {tree}/etarena".encode()}) == [f"names the build folder: {module}"]

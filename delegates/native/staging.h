@@ -101,8 +101,7 @@ inline Misfit device_misfit(const etarena_requirement& wish, const etarena_argum
   const auto* const resource = static_cast<const etarena_resource*>(argument.data);
   if (layout_misfit(wish, argument) != Misfit::None) return Misfit::Fixed;
   if (resource == nullptr) return Misfit::None;
-  if (wish.alignment > 1 && resource->offset % wish.alignment != 0) return Misfit::Fixed;
-  return wish.size_multiple > 1 && resource->nbytes % wish.size_multiple != 0 ? Misfit::Fixed : Misfit::None;
+  return wish.alignment > 1 && resource->offset % wish.alignment != 0 ? Misfit::Fixed : Misfit::None;
 }
 
 inline Misfit misfit(const etarena_requirement& wish, const etarena_argument& argument, bool joined) {

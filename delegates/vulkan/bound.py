@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,15 @@ from .operators.call import BoundTensor, Call, Dispatch, groups_1d
 from .operators.registry import all_operators
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     import numpy as np
 
     from ...allocator.sizes import SizeProgram
     from .graph import Graph
     from .weights import Weights
 
-__all__ = ["BoundGraph", "Place"]
+__all__ = ["PADDING", "BoundGraph", "Place", "padded"]
 
 PADDING = 16  # bytes; what shaders may read or write up to behind a tensor
 COPY = "copy_words"
@@ -187,7 +188,7 @@ class BoundGraph:
                 if root in self._outputs or root in self._inputs or self.is_constant(self._by_number(root, tensor)):
                     continue
                 first.setdefault(root, step)
-                last[root] = step
+                last[root] = step + 1
                 nbytes[root] = max(nbytes.get(root, 0), padded(tensor.nbytes))
         roots = list(first)
         planner = OffsetPlanner(max(64, self.limits["minStorageBufferOffsetAlignment"]))

@@ -1,6 +1,6 @@
 """The element types that shaders know."""
 
-__all__ = ["CODES", "ITEM_BYTES", "SHORT", "dtype_of_code"]
+__all__ = ["CODES", "ITEM_BYTES", "SHORT"]
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "int32": 4, "int64": 8, "uint8": 1, "int8": 1, "bool": 1}
 
@@ -9,8 +9,3 @@ SHORT = {"float32": "f32", "float16": "f16", "int32": "i32", "int64": "i64", "ui
 
 # ExecuTorch's ScalarType.
 CODES = {"uint8": 0, "int8": 1, "int32": 3, "int64": 4, "float16": 5, "float32": 6, "bool": 11}
-
-
-def dtype_of_code(code: int) -> str | None:
-    """Name of a ScalarType, None for one that shaders do not know."""
-    return next((name for name, number in CODES.items() if number == code), None)

@@ -15,7 +15,7 @@ from ...allocator.errors import Error, PlanError
 from ...allocator.sizes import SizeProgram
 from .dtypes import ITEM_BYTES
 
-__all__ = ["BACKEND_ID", "Binding", "Graph", "Operation", "Size", "TensorId", "Value"]
+__all__ = ["BACKEND_ID", "Binding", "Graph", "Operation", "Size", "TensorId", "Value", "leaves"]
 
 BACKEND_ID = "EtarenaVulkan"
 MAGIC = b"ETVULKAN1\n"
@@ -132,8 +132,14 @@ class Graph:
         try:
             header = json.loads(bytes(view[start : start + length]))
             graph = cls(
-                [Value(dtype, tuple(sizes), None if data is None else tuple(data)) for dtype, sizes, data in header["values"]],
-                [Operation(name, _typed(arguments), tuple(outputs)) for name, arguments, outputs in header["operations"]],
+                [
+                    Value(dtype, tuple(sizes), None if data is None else tuple(data))
+                    for dtype, sizes, data in header["values"]
+                ],
+                [
+                    Operation(name, _typed(arguments), tuple(outputs))
+                    for name, arguments, outputs in header["operations"]
+                ],
                 list(header["inputs"]),
                 list(header["outputs"]),
                 header["symbols"],
@@ -148,29 +154,36 @@ class Graph:
 
     def check(self) -> None:
         """Refuse what does not fit together; raises ValueError or TypeError."""
-        program = SizeProgram(self.n_symbols, self.code)
+        n_registers = SizeProgram(self.n_symbols, self.code).n_registers
         for value in self.values:
-            self._check_value(value, program.n_registers)
-        written = {place for place in self.inputs if place is not None}
-        written |= {i for i, value in enumerate(self.values) if value.data is not None}
-        for place in written:
+            self._check_value(value, n_registers)
+        given = [place for place in self.inputs if place is not None]
+        for place in (*given, *self.outputs):
             _check_index(place, len(self.values), "value")
+        if len({*given}) != len(given) or len({*self.outputs}) != len(self.outputs) or {*given} & {*self.outputs}:
+            raise ValueError("a value is an argument twice")
+        written = {*given, *(i for i, value in enumerate(self.values) if value.data is not None)}
+        self._check_operations(written, n_registers)
+        if not written.issuperset(self.outputs):
+            raise ValueError("an output is never written")
+        self._check_bindings()
+
+    def _check_operations(self, written: set[int], n_registers: int) -> None:
         for operation in self.operations:
             if not isinstance(operation.name, str) or not isinstance(operation.arguments, dict):
                 raise TypeError("an operation has no name or no arguments")
-            for leaf in _leaves(operation.arguments):
+            for leaf in leaves(operation.arguments):
                 if isinstance(leaf, TensorId) and leaf.value not in written:
                     raise ValueError(f"{operation.name} reads value {leaf.value}, which nothing wrote before")
                 if isinstance(leaf, Size):
-                    _check_index(leaf.register, program.n_registers, "register")
+                    _check_index(leaf.register, n_registers, "register")
             for place in operation.outputs:
                 _check_index(place, len(self.values), "value")
                 if place in written:
                     raise ValueError(f"{operation.name} writes value {place} once more")
                 written.add(place)
-        for place in self.outputs:
-            if place not in written:
-                raise ValueError(f"output {place} is never written")
+
+    def _check_bindings(self) -> None:
         bound = set()
         for binding in self.bindings:
             _check_index(binding.symbol, self.n_symbols, "symbol")
@@ -201,11 +214,12 @@ def _check_index(index: Any, count: int, what: str) -> None:
         raise ValueError(f"{what} {index!r} of {count}")
 
 
-def _leaves(argument: Any) -> list[Any]:
+def leaves(argument: Any) -> list[Any]:
+    """All entries of an argument of an operation, those of lists one by one."""
     if isinstance(argument, dict):
-        return [leaf for entry in argument.values() for leaf in _leaves(entry)]
+        return [leaf for entry in argument.values() for leaf in leaves(entry)]
     if isinstance(argument, list):
-        return [leaf for entry in argument for leaf in _leaves(entry)]
+        return [leaf for entry in argument for leaf in leaves(entry)]
     return [argument]
 
 

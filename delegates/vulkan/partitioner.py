@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from executorch.exir.backend.utils import tag_constant_data
-from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -21,6 +19,11 @@ from .operators.registry import all_operators
 from .preprocess import CONSTANTS, DTYPES
 from .schema import operator_name, tensors_of, values_of
 from .sizes import GraphSizes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch.export import ExportedProgram
 
 __all__ = ["VulkanPartitioner", "unsupported"]
 
@@ -113,8 +116,9 @@ class VulkanPartitioner(Partitioner):
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
-        """Operators that have a shader as a whole."""
-        return [_overload(name) for name, found in all_operators().items() if found.keep and name not in self.skip], None
+        """Operators that have a shader as a whole, where it can run them: nobody else can."""
+        kept = [_overload(name) for name, found in all_operators().items() if found.keep and name not in self.skip]
+        return kept, lambda node: unsupported(node) is None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes; each group becomes one delegate."""
@@ -146,15 +150,16 @@ class VulkanPartitioner(Partitioner):
 def _untold(program: ExportedProgram, nodes: Sequence[Node]) -> str | None:
     """Why the inputs of a part of the graph do not tell all of its sizes; None if they do."""
     inside = set(nodes)
-    constants = {
-        spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in CONSTANTS
-    }
+    constants = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in CONSTANTS}
     sources = {
-        source for node in nodes for source in node.all_input_nodes if source not in inside and source.name not in constants
+        source
+        for node in nodes
+        for source in node.all_input_nodes
+        if source not in inside and source.name not in constants
     }
     sizes = GraphSizes([_sizes_of(source.meta["val"]) for source in sorted(sources, key=str)])
     for node in nodes:
-        for entry in values_of(node).values():
+        for entry in values_of(node).values() if node.target is not operator.getitem else ():
             for size in _all_sizes(entry):
                 sizes.want(size)
     try:
@@ -181,4 +186,3 @@ def _all_sizes(entry: Any) -> list[int | torch.SymInt]:
 def _overload(name: str) -> torch._ops.OpOverload:
     namespace, operator_, overload = name.split(".")
     return getattr(getattr(getattr(torch.ops, namespace), operator_), overload)
-

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
-from executorch.exir.backend.compile_spec_schema import CompileSpec
-from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from ...allocator.errors import ExportError
-from .graph import LINE, Graph, Operation, Size, TensorId, Value
+from .fusion import fuse
+from .graph import LINE, Graph, Operation, Size, TensorId, Value, leaves
 from .schema import arguments_of, operator_name
 from .sizes import GraphSizes
+
+if TYPE_CHECKING:
+    from executorch.exir.backend.compile_spec_schema import CompileSpec
+    from torch.export import ExportedProgram
 
 __all__ = ["EtarenaVulkan", "lower_graph"]
 
@@ -80,7 +84,7 @@ class _Lowering:
         pending = [call for node in calls if (call := self.call(node)) is not None]
         (output,) = (node for node in self.nodes if node.op == "output")
         results = output.args[0] if isinstance(output.args[0], list | tuple) else [output.args[0]]
-        self.graph.outputs = [self.places[node] for node in results]  # type: ignore[index]
+        self.graph.outputs = [self.places[node] for node in results]
         self.graph.n_symbols, self.graph.code, self.graph.bindings = self.sizes.compile()
         register = self.sizes.register
         self.graph.values = [
@@ -92,6 +96,8 @@ class _Lowering:
             for name, arguments, outputs in pending
         ]
         self.graph.constants = bytes(self.constants)
+        fuse(self.graph)
+        _drop_unused(self.graph)
         return self.graph
 
     def add(self, node: Node | None, value: torch.Tensor, data: tuple[int, int] | None = None) -> int:
@@ -105,9 +111,9 @@ class _Lowering:
         return place
 
     def tensor_of(self, spec: Any) -> torch.Tensor:
-        if spec.target in self.program.state_dict:
-            return self.program.state_dict[spec.target]
-        return self.program.constants[spec.target]
+        """What a constant holds; buffers that are not kept with the parameters are among the constants."""
+        found = self.program.state_dict.get(spec.target)
+        return self.program.constants[spec.target] if found is None else found
 
     def add_constant(self, tensor: torch.Tensor) -> int:
         dense = tensor.detach().cpu().contiguous()
@@ -120,7 +126,7 @@ class _Lowering:
     def call(self, node: Node) -> tuple[str, dict[str, Any], tuple[int, ...]] | None:
         """One operation; None for a node that only takes results apart or reads a size."""
         if node.target is operator.getitem:
-            source = self.places[node.args[0]]  # type: ignore[index]
+            source = self.places[node.args[0]]
             self.places[node] = source[node.args[1]]
             return None
         if isinstance(node.meta.get("val"), int | torch.SymInt):
@@ -131,7 +137,7 @@ class _Lowering:
         arguments = {key: self.argument(entry) for key, entry in arguments_of(node).items()}
         value = node.meta["val"]
         if isinstance(value, torch.Tensor):
-            outputs = (self.add(node, value),)
+            outputs: tuple[int, ...] = (self.add(node, value),)
         else:
             outputs = tuple(self.add(None, result) for result in value)
             self.places[node] = list(outputs)
@@ -151,6 +157,21 @@ class _Lowering:
         if entry is None or isinstance(entry, bool | int | float | str):
             return entry
         return str(entry)  # a layout, a device, a memory format
+
+
+def _drop_unused(graph: Graph) -> None:
+    """Leave out the bytes of constants that nothing reads any more."""
+    read = {leaf.value for op in graph.operations for leaf in leaves(op.arguments) if isinstance(leaf, TensorId)}
+    kept = bytearray()
+    for place, value in enumerate(graph.values):
+        if value.data is None:
+            continue
+        offset, nbytes = value.data if place in read else (0, 0)
+        kept += bytes(-len(kept) % LINE)
+        sizes = value.sizes if place in read else ()
+        graph.values[place] = replace(value, sizes=sizes, data=(len(kept), nbytes))
+        kept += graph.constants[offset : offset + nbytes]
+    graph.constants = bytes(kept)
 
 
 class _Ticket:

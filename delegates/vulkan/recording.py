@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from .shader_files import shader_code
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ...device.vulkan.commands import Commands
     from ...device.vulkan.device import Device
     from ...device.vulkan.memory import Buffer
@@ -45,7 +46,7 @@ def record(
         if place.kind == "constant":
             return bound.constant(place), 0, place.nbytes
         spot = inner(place.index, place.nbytes) if place.kind == "inner" else arguments[place.index]
-        assert spot is not None  # noqa: S101 - a dispatch touches no empty tensor
+        assert spot is not None
         buffer, offset = spot
         return buffer, offset, min(place.nbytes, buffer.nbytes - offset)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.fx import Node
+
+if TYPE_CHECKING:
+    from torch.fx import Node
 
 __all__ = ["arguments_of", "operator_name", "tensors_of", "values_of"]
 
@@ -21,7 +23,7 @@ def operator_name(node: Node) -> str | None:
 
 def arguments_of(node: Node) -> dict[str, Any]:
     """Arguments by name, with the schema's defaults."""
-    schema = node.target._schema  # type: ignore[union-attr]
+    schema = node.target._schema
     found: dict[str, Any] = {}
     for place, argument in enumerate(schema.arguments):
         if place < len(node.args) and not argument.kwarg_only:
@@ -35,7 +37,9 @@ def arguments_of(node: Node) -> dict[str, Any]:
 
 def values_of(node: Node) -> dict[str, Any]:
     """Arguments by name with fake tensors in place of nodes, and the result as ``"out"``."""
-    found = {name: torch.fx.node.map_arg(entry, lambda n: n.meta.get("val")) for name, entry in arguments_of(node).items()}
+    found = {
+        name: torch.fx.node.map_arg(entry, lambda n: n.meta.get("val")) for name, entry in arguments_of(node).items()
+    }
     return {**found, "out": node.meta.get("val")}
 
 

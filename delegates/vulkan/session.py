@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
-from ...allocator.arena import Arena
 from ...device.vulkan.arena_import import ArenaImport
 from ...device.vulkan.device import Device
 from ...device.vulkan.requirements import HOST_IMPORT
 from .device_arena import DeviceArena
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...allocator.arena import Arena
 
 __all__ = ["Session", "current_session", "session_of", "use_device"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
@@ -12,6 +11,9 @@ from ...allocator.errors import ExportError, PlanError
 from ...allocator.size_binding import InputSize, bind_symbols
 from ...allocator.size_compiler import compile_sizes
 from .graph import Binding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["GraphSizes", "expression"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,8 @@ from .dtypes import ITEM_BYTES
 from .operators.call import BoundTensor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...device.vulkan.device import Device
     from ...device.vulkan.memory import Buffer
     from .graph import Graph
@@ -53,7 +54,9 @@ class Weights:
         offset, nbytes = data
         found = np.frombuffer(self._graph.constants[offset : offset + nbytes], NUMPY[tensor.dtype])
         if found.size != tensor.numel:
-            raise Error(f"constant {tensor.number} of a Vulkan delegate has {nbytes} bytes for the shape {tensor.shape}")
+            raise Error(
+                f"constant {tensor.number} of a Vulkan delegate has {nbytes} bytes for the shape {tensor.shape}"
+            )
         found.flags.writeable = False
         return found.reshape(tensor.shape)
 

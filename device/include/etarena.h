@@ -155,7 +155,7 @@ typedef struct etarena_requirement {
   uint32_t struct_size;
   uint32_t access;        /* READ and WRITE; 0: both */
   uint64_t alignment;     /* of the address, a power of two, bytes */
-  uint64_t size_multiple; /* the memory ends at a multiple of this from its address, bytes */
+  uint64_t size_multiple; /* memory of the CPU ends at a multiple of this from its address, bytes */
   uint64_t row_pitch;     /* rows (the innermost dimension) begin at multiples of this, bytes */
   uint64_t devices;       /* bit 1 << type for each device type below 64 that it takes; 0: the CPU */
   uint64_t memory;        /* of a tensor on the CPU: PLANNED, or 0 for any; without a plan not asked for */

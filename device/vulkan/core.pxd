@@ -27,6 +27,7 @@ cdef class DeviceObject:
     cdef readonly DeviceCore core          # Python's view; the C++ object holds the VkDevice itself
     cdef readonly object uses              # who needs it open: tensors, buffers bound to it, work of the device
     cdef bint is_open
+    cdef object yielding                   # recordings that let go of it when it is closed; None if there are none
 
     cdef void drop(self) noexcept          # destroys the C++ object
     cdef int require_open(self) except -1

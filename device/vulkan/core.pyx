@@ -249,6 +249,9 @@ cdef class DeviceObject:
         """
         if not self.is_open:
             return
+        if self.uses and self.yielding is not None:
+            for recording in list(self.yielding):
+                recording.give_way()
         if self.uses:
             text = " and ".join(f"{count} x {who}" for who, count in self.uses.items())
             raise DeviceError(f"this Vulkan {type(self).__name__} cannot be closed, it is in use: {text}")

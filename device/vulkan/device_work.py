@@ -5,9 +5,11 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ...allocator.errors import DeviceError
 from .commands import Commands
 from .errors import MissingFeatureError
 from .spirv import read_interface
+from .submission import semaphore_points
 from .sync import QueryPool
 
 if TYPE_CHECKING:
@@ -79,6 +81,35 @@ class DeviceWork:
             Binary semaphores, or pairs of a timeline semaphore and a value.
         """
         return self.work.submit(commands, wait, signal)
+
+    def submit_nothing(self, *, wait: Iterable[Any] = (), signal: Iterable[Any] = ()) -> Submission:
+        """Let all that is submitted later wait for semaphores, or signal some when all submitted before is done.
+
+        Parameters
+        ----------
+        wait, signal
+            As for `submit`.
+        """
+        commands = self.work.begin()
+        try:
+            commands.end()
+            return self.work.submit(commands, wait, signal, recycle=True)
+        except BaseException:
+            commands.close()
+            raise
+
+    def check_semaphores(self, given: Iterable[Any]) -> None:
+        """Refuse what is no semaphore, closed, or of another device; items as for `submit`.
+
+        Raises
+        ------
+        DeviceError
+            Says which.
+        """
+        for place, (semaphore, _) in enumerate(semaphore_points(given)):
+            if semaphore.is_closed or semaphore.core is not self.core:
+                what = "closed" if semaphore.is_closed else "of another Vulkan device"
+                raise DeviceError(f"semaphore {place} is {what}")
 
     def run(self, commands: Commands, timeout: float | None = 10.0) -> None:
         """Give ended commands to the queue and wait until they are done: `submit` and ``wait`` with less in between.

@@ -14,6 +14,7 @@ cdef class Recording(DeviceObject):
     cdef readonly list leases              # of all that was recorded: it stays open as long as the recording
     cdef readonly list guards              # checked before each submission
     cdef readonly bint recording
+    cdef bint yields                       # what is used can be closed
     cdef bint once                         # submitted a single time
     cdef bint ready                        # ended, and not used up
     cdef bint ordered                      # dispatches see what was submitted before

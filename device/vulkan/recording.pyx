@@ -10,6 +10,8 @@ from etarena.device.vulkan.masks cimport LAYOUT_PREINITIALIZED, LAYOUT_UNDEFINED
 from etarena.device.vulkan.memory cimport Buffer, Image
 from etarena.device.vulkan.sync cimport QueryPool
 
+import weakref
+
 from ...allocator.errors import DeviceError, InputError
 
 __all__ = ["Recording"]
@@ -31,13 +33,26 @@ cdef class Recording(DeviceObject):
         self.require_open()
         return self.c_obj.get().commands()
 
-    def begin(self, *, bint once=True) -> None:
-        """Forget what was recorded and record. `once`: it will be submitted a single time."""
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something recorded to submit."""
+        return self.is_open and self.ready
+
+    def begin(self, *, bint once=True, bint yields=False) -> None:
+        """Forget what was recorded and record.
+
+        Parameters
+        ----------
+        once : bool
+            It will be submitted a single time.
+        yields : bool
+            What it uses can be closed while it is not at work: then what was recorded is forgotten.
+        """
         self.require_open()
         self.forget()
         self.dispatcher.get().begin()
         self.c_obj.get().begin(once)
-        self.recording, self.ordered, self.once = True, False, once
+        self.recording, self.ordered, self.once, self.yields = True, False, once, yields
 
     def end(self) -> None:
         """End the recording.
@@ -66,6 +81,11 @@ cdef class Recording(DeviceObject):
             raise DeviceError("these commands are still at work on the device: wait for them")
         self.leases, self.guards, self.recording, self.ready = [], [], False, False
         self.kept, self.layouts = set(), {}
+
+    def give_way(self) -> None:
+        """Forget what was recorded with ``yields=True``, unless it is at work: something that it uses is closed."""
+        if self.yields and not self.uses and not self.recording:
+            self.forget()
 
     def reset_queries(self, QueryPool pool not None) -> None:
         """Make all places of a pool free for new time stamps."""
@@ -114,6 +134,10 @@ cdef class Recording(DeviceObject):
             guard.check()
             self.guards.append(guard)
         self.leases.append(what.lease("recorded commands"))
+        if self.yields:
+            if what.yielding is None:
+                what.yielding = weakref.WeakSet()
+            what.yielding.add(self)
         self.kept.add(what)
         return 0
 

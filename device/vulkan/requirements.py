@@ -32,6 +32,7 @@ FEATURES = frozenset(
     {
         TIMELINE,
         "hostQueryReset",
+        "robustBufferAccess",
         "scalarBlockLayout",
         "shaderFloat16",
         "shaderInt16",

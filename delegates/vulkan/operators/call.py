@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..dtypes import ITEM_BYTES, SHORT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     import numpy as np
 
 __all__ = ["BoundTensor", "Call", "Dispatch", "Emitter", "contiguous_strides", "groups_1d"]

@@ -1,0 +1,111 @@
+"""Runs in memory of the device: for discrete ones, and where there is no arena (stock files in the stock runtime)."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...device.copies import allow_copy
+from ...device.etensor import ETensor
+from .arena_run import on_cpu
+from .bound import padded
+from .graph import BACKEND_ID
+from .places import buffer_of
+from .recording import Spot, record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...device.vulkan.commands import Commands
+    from ...device.vulkan.memory import Buffer
+    from .bound import BoundGraph
+    from .session import Session
+
+__all__ = ["run_in_device_memory"]
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """An argument of the CPU: where it is in the device's memory, and in the memory that both see."""
+
+    argument: ETensor
+    position: int
+    offset: int
+    staging: int
+
+
+def run_in_device_memory(session: Session, bound: BoundGraph, args: Sequence[Any], n_inputs: int) -> None:
+    """Run a bound graph in the session's device memory; arguments of the CPU are copied there and back, counted.
+
+    Parameters
+    ----------
+    session
+        Of the device; its memory is taken for the whole call.
+    bound
+        The graph at the call's shapes.
+    args, n_inputs
+        The call's arguments, the inputs first.
+
+    Raises
+    ------
+    CopyRefusedError
+        Inside ``zero_copy()``, if an argument is on the CPU.
+    """
+    with session.memory.lock:
+        staged = _layout(args, bound.scratch_bytes, session.device.info.limits["minStorageBufferOffsetAlignment"])
+        inputs = [entry for entry in staged if entry.position < n_inputs]
+        outputs = [entry for entry in staged if entry.position >= n_inputs]
+        for entry in inputs:
+            allow_copy(f"input {entry.position} of {BACKEND_ID} goes to the device's memory", entry.argument.nbytes)
+        for entry in outputs:
+            what = f"output {entry.position - n_inputs} of {BACKEND_ID} comes from the device's memory"
+            allow_copy(what, entry.argument.nbytes)
+        _run(session, bound, args, inputs, outputs)
+
+
+def _layout(args: Sequence[Any], start: int, alignment: int) -> list[_Staged]:
+    found = []
+    step, end = max(256, alignment), start
+    for position, arg in enumerate(args):
+        if on_cpu(arg):
+            offset = -(-end // step) * step
+            found.append(_Staged(arg, position, offset, offset - start))
+            end = offset + padded(arg.nbytes)
+    return found
+
+
+def _run(
+    session: Session, bound: BoundGraph, args: Sequence[Any], inputs: list[_Staged], outputs: list[_Staged]
+) -> None:
+    device = session.device
+    ends = [(entry.offset, entry.staging, padded(entry.argument.nbytes)) for entry in (*inputs, *outputs)]
+    memory = session.memory.buffer(max([bound.scratch_bytes, *(offset + nbytes for offset, _, nbytes in ends)]))
+    staging = session.memory.staging(max([0, *(place + nbytes for _, place, nbytes in ends)]))
+    mapped = staging.memory.map() + staging.memory_offset
+    spots: list[Spot | None] = [
+        None if not isinstance(arg, ETensor) or arg.nbytes == 0 or arg.device.is_cpu else buffer_of(device, arg)
+        for arg in args
+    ]
+    for entry in (*inputs, *outputs):
+        spots[entry.position] = (memory, entry.offset)
+    for entry in inputs:
+        ctypes.memmove(mapped + entry.staging, entry.argument.address, entry.argument.nbytes)
+    staging.memory.flush()
+    commands = device.commands()
+    commands.begin()
+    _copy(commands, inputs, staging, memory, inward=True)
+    record(commands, device, bound, lambda offset, _: (memory, offset), spots)
+    _copy(commands, outputs, memory, staging, inward=False)
+    commands.host_barrier()
+    commands.end()
+    device.run(commands, None)
+    staging.memory.invalidate()
+    for entry in outputs:
+        ctypes.memmove(entry.argument.address, mapped + entry.staging, entry.argument.nbytes)
+
+
+def _copy(commands: Commands, entries: list[_Staged], source: Buffer, to: Buffer, *, inward: bool) -> None:
+    for entry in entries:
+        origin, target = (entry.staging, entry.offset) if inward else (entry.offset, entry.staging)
+        commands.copy_buffer(source, to, origin, target, padded(entry.argument.nbytes))

@@ -1,0 +1,100 @@
+"""Scaled dot product attention as a whole."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING, Any
+
+from ....allocator.errors import Error
+from .dims import reason_unless_float, same_dtype
+from .registry import operator
+from .views import spread_strides
+
+if TYPE_CHECKING:
+    import torch
+
+    from .call import BoundTensor, Call
+
+FEW = 2  # queries, up to which invocations share one
+WIDEST = 128  # columns that invocations keep
+GROUPS = 4  # of eight invocations in a workgroup
+
+
+def same_sizes(first: torch.Tensor, second: torch.Tensor, dims: range) -> bool:
+    """Whether sizes are the same, without asking what symbols are."""
+    return all(str(first.shape[dim]) == str(second.shape[dim]) for dim in dims)
+
+
+def reason_of_shapes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, shared: bool) -> str | None:
+    """Why tensors of these shapes are refused; `shared`: several heads may have the same keys."""
+    rank = query.dim()
+    if rank not in (3, 4) or key.dim() != rank or value.dim() != rank:
+        return "its tensors are not all of rank 3, or all of rank 4"
+    for tensor in (query, value):
+        columns = tensor.shape[-1]
+        if not isinstance(columns, int) or not 0 < columns <= WIDEST:
+            return f"its rows have {columns} elements, {WIDEST} are the most"
+    own = 1 if shared and rank == 4 else rank - 2
+    if not same_sizes(query, key, range(own)) or not same_sizes(key, value, range(rank - 1)):
+        return "its batches or heads are broadcast"
+    return None
+
+
+def check_attention(values: dict[str, Any]) -> str | None:
+    """Floats of (batch, head, row, column) with few columns, known at export."""
+    query, key, value, mask = (values[name] for name in ("query", "key", "value", "attn_mask"))
+    if values["dropout_p"]:
+        return "it drops out"
+    if mask is not None and mask.dim() > query.dim():
+        return "its mask has more dimensions than the queries"
+    if mask is not None and str(mask.dtype) not in ("torch.bool", str(query.dtype)):
+        return f"its mask is {mask.dtype}"
+    reason = reason_of_shapes(query, key, value, values["enable_gqa"])
+    return reason or reason_unless_float(values, "query") or same_dtype(query, [key, value])
+
+
+def as_four(tensor: BoundTensor) -> tuple[int, ...]:
+    """Sizes as (batch, head, row, column)."""
+    return (1,) * (4 - len(tensor.shape)) + tensor.shape
+
+
+def suffix(call: Call, kind: str, mask: BoundTensor | None) -> str:
+    """Which variant of the shaders."""
+    bytes_mask = "_bytes" if mask is not None and mask.dtype == "bool" else ""
+    return f"{kind}{bytes_mask}{'' if call.limits['subgroupSize'] >= 8 else '_shared'}"
+
+
+@operator("aten.scaled_dot_product_attention.default", check=check_attention, keep=True)
+def attention(call: Call) -> None:
+    """Softmax of the products of queries and keys, times the values; a query that may see no key gets zeros."""
+    query, key, value, mask, out = *(call[name] for name in ("query", "key", "value", "attn_mask")), call.out
+    if out.numel == 0:
+        return
+    (batch, heads, queries, columns), (_, key_heads, keys, _) = as_four(query), as_four(key)
+    value_columns = as_four(value)[3]
+    fits = as_four(key) == (batch, key_heads, keys, columns) and as_four(value)[:3] == (batch, key_heads, keys)
+    if not fits or heads % max(key_heads, 1) or as_four(out) != (batch, heads, queries, value_columns):
+        raise Error(f"{call.name} of Vulkan is given the shapes {query.shape}, {key.shape}, {value.shape}")
+    strides: tuple[int, ...] = (0, 0, 0, 0)
+    if mask is not None:
+        strides = spread_strides(mask.shape, mask.strides, (batch, heads, queries, keys))
+    scale = call["scale"] if call["scale"] is not None else 1.0 / math.sqrt(columns)
+    push = struct.pack("<5If4I", queries, keys, heads, key_heads, heads // max(key_heads, 1), scale, *strides)
+    few = queries <= FEW
+    per_group = GROUPS * (1 if few else 8)
+    constants = {
+        0: -(-columns // 4),
+        1: -(-value_columns // 4),
+        2: int(mask is not None),
+        3: int(strides[2] == 0),
+        4: int(call["is_causal"]),
+        5: columns % 4,
+        6: value_columns % 4,
+        100: 8,
+        101: GROUPS,
+    }
+    shader = f"attention{'_few' if few else ''}_{suffix(call, query.short, mask)}"
+    # Nothing is read of a mask that is not there, and of keys that are not there.
+    reads = [query, *(tensor if tensor.numel else query for tensor in (key, value)), query if mask is None else mask]
+    call.dispatch(shader, reads, [out], push, (-(-queries // per_group), heads, batch), constants)

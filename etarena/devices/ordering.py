@@ -1,0 +1,100 @@
+"""Runs that wait for semaphores of Vulkan and signal others, and runs in the background."""
+
+from __future__ import annotations
+
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
+
+    from ..device.vulkan.device import Device
+
+__all__ = ["PendingRun", "RunQueue", "between_semaphores"]
+
+
+@contextmanager
+def between_semaphores(
+    device: Device, wait: Iterable[Any], signal: Iterable[Any], timeout: float | None
+) -> Iterator[None]:
+    """Let the work of a block begin after some semaphores are signalled, and signal others when the device is done.
+
+    Parameters
+    ----------
+    device
+        Whose semaphores they are.
+    wait, signal
+        Binary semaphores, or pairs of a timeline semaphore and a value.
+    timeout
+        Seconds to wait for the first; None: no end.
+
+    Raises
+    ------
+    WaitTimeoutError
+        They were not signalled in time: the block did not begin. What was waited for is still waited for by the
+        device's queue: signal it.
+    DeviceError
+        A semaphore is closed, of another device, or could never be signalled.
+    """
+    before, after = tuple(wait), tuple(signal)
+    device.check_semaphores((*before, *after))
+    if before:
+        device.submit_nothing(wait=before).wait(timeout)
+    yield
+    if after:
+        device.submit_nothing(signal=after)
+
+
+class PendingRun:
+    """A run in the background, made by `Method.submit`.
+
+    Parameters
+    ----------
+    future
+        Of the results.
+    """
+
+    def __init__(self, future: Future[list[Any]]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        """Whether it ended, one way or the other."""
+        return self._future.done()
+
+    def wait(self, timeout: float | None = None) -> list[Any]:
+        """Wait for the results.
+
+        Parameters
+        ----------
+        timeout
+            Seconds; None: no end.
+
+        Returns
+        -------
+        list
+            As `Method.execute` gives them.
+
+        Raises
+        ------
+        TimeoutError
+            It is not done in time, and goes on.
+        Error
+            What `Method.execute` raised.
+        """
+        return self._future.result(timeout)
+
+
+class RunQueue:
+    """Runs of one method in the background, one after the other, in a thread that is there while there is work."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+
+    def submit(self, execute: Callable[[], list[Any]]) -> PendingRun:
+        """Run something behind all that was submitted before, in the caller's context (``zero_copy()`` counts)."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="etarena-run")
+        return PendingRun(self._pool.submit(contextvars.copy_context().run, execute))
