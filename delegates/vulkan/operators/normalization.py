@@ -135,7 +135,8 @@ def check_weights(arguments: dict[str, Any]) -> str | None:
     return None
 
 
-@operator("aten.native_layer_norm.default", "aten.layer_norm.default", check=check_weights, keep=True)
+@operator("aten.native_layer_norm.default", check=check_weights)
+@operator("aten.layer_norm.default", check=check_weights, keep=True)
 def layer_norm(call: Call) -> None:
     """Over the last dimensions."""
     x = call["input"]
@@ -166,7 +167,8 @@ def rms_norm(call: Call) -> None:
     )
 
 
-@operator("aten.native_group_norm.default", "aten.group_norm.default", check=check_weights, keep=True)
+@operator("aten.native_group_norm.default", check=check_weights)
+@operator("aten.group_norm.default", check=check_weights, keep=True)
 def group_norm(call: Call) -> None:
     """Over groups of channels, of which each has a weight."""
     whole = call.name == "aten.group_norm.default"
@@ -179,12 +181,13 @@ def group_norm(call: Call) -> None:
     normalize(call, x, call.get("weight"), call.get("bias"), rows, call["eps"], call.out, statistics=statistics)
 
 
-@operator(
-    "aten._native_batch_norm_legit_no_training.default",
-    "aten.batch_norm.default",
-    check=lambda arguments: "it is training" if arguments.get("training") else None,
-    keep=True,
-)
+def check_training(arguments: dict[str, Any]) -> str | None:
+    """Refuse to find means and variances of a batch."""
+    return "it is training" if arguments.get("training") or arguments.get("running_mean") is None else None
+
+
+@operator("aten._native_batch_norm_legit_no_training.default")
+@operator("aten.batch_norm.default", check=check_training, keep=True)
 def batch_norm(call: Call) -> None:
     """With given means and variances: each channel is multiplied with a number, and one is added."""
     x = call["input"]
@@ -196,12 +199,14 @@ def batch_norm(call: Call) -> None:
         scale, shift = _known_scales(call, *parameters, call["eps"])
     else:
         scale, shift = _computed_scales(call, *parameters, call["eps"])
-    views = []
-    for tensor in (scale, shift):
-        view = call.temporary("float32", shape)
-        call.alias(view, tensor)
-        views.append(view)
-    ternary(call, "multiply_add", x, views[0], views[1], call.out)
+    scale, shift = (_view(call, tensor, shape) for tensor in (scale, shift))
+    ternary(call, "multiply_add", x, scale, shift, call.out)
+
+
+def _view(call: Call, tensor: BoundTensor, shape: tuple[int, ...]) -> BoundTensor:
+    view = call.temporary(tensor.dtype, shape)
+    call.alias(view, tensor)
+    return view
 
 
 def _known_scales(

@@ -107,7 +107,8 @@ vec4 pow_of(vec4 x, vec4 y) {
   power = mix(power, -power, bvec4(uvec4(negative) & uvec4(odd)));
   bvec4 unreal = bvec4(uvec4(lessThan(x, vec4(0.0))) & uvec4(not(whole)) & uvec4(not(isinf(x))));
   power = mix(power, vec4(NOT_A_NUMBER), bvec4(uvec4(unreal) | uvec4(isnan(x)) | uvec4(isnan(y))));
-  return mix(power, vec4(1.0), bvec4(uvec4(equal(y, vec4(0.0))) | uvec4(equal(x, vec4(1.0)))));
+  bvec4 one = bvec4(uvec4(equal(x, vec4(1.0))) | (uvec4(equal(magnitude, vec4(1.0))) & uvec4(isinf(y))));
+  return mix(power, vec4(1.0), bvec4(uvec4(equal(y, vec4(0.0))) | uvec4(one)));
 }
 
 vec4 atan2_of(vec4 y, vec4 x) {
