@@ -7,6 +7,7 @@ import pytest
 
 import etarena
 from etarena import vulkan
+from tests.helpers.vulkan_calls import CallRunner
 
 
 @pytest.fixture(scope="module")
@@ -26,3 +27,19 @@ def nothing_said(device: vulkan.Device) -> Iterator[None]:
     """The validation layer is silent in each test."""
     yield
     assert device.messages == []
+
+
+@pytest.fixture
+def runner(device: vulkan.Device) -> Iterator[CallRunner]:
+    """Runs single calls as the device is."""
+    found = CallRunner(device)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def plain_runner(device: vulkan.Device) -> Iterator[CallRunner]:
+    """Runs calls as on a device whose subgroups cannot shuffle, with workgroups as on one with larger subgroups."""
+    found = CallRunner(device, {"subgroupSize": 32, "subgroupSupportedOperations": 0})
+    yield found
+    found.close()
