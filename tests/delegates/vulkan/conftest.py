@@ -7,6 +7,7 @@ import pytest
 
 import etarena
 from etarena import vulkan
+from tests.helpers.vulkan_operators import OperatorRunner
 
 
 @pytest.fixture(scope="module")
@@ -26,3 +27,11 @@ def nothing_said(device: vulkan.Device) -> Iterator[None]:
     """The validation layer is silent in each test."""
     yield
     assert device.messages == []
+
+
+@pytest.fixture(scope="module")
+def runner(device: vulkan.Device) -> Iterator[OperatorRunner]:
+    """Runs single operators."""
+    runner = OperatorRunner(device)
+    yield runner
+    runner.close()

@@ -50,9 +50,7 @@ def plain() -> bytes:
 
 @pytest.fixture(scope="module")
 def on_device() -> bytes:
-    return exported(
-        Plain(), input_devices={"x": "vulkan", "y": "vulkan"}, output_devices="vulkan", copies="error"
-    )
+    return exported(Plain(), input_devices={"x": "vulkan", "y": "vulkan"}, output_devices="vulkan", copies="error")
 
 
 def pair(*shape: int) -> tuple[torch.Tensor, torch.Tensor]:
