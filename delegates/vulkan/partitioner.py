@@ -116,10 +116,9 @@ class VulkanPartitioner(Partitioner):
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
-        """Operators that have a shader as a whole."""
-        return [
-            _overload(name) for name, found in all_operators().items() if found.keep and name not in self.skip
-        ], None
+        """Operators that have a shader as a whole, where it can run them: nobody else can."""
+        kept = [_overload(name) for name, found in all_operators().items() if found.keep and name not in self.skip]
+        return kept, lambda node: unsupported(node) is None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes; each group becomes one delegate."""
@@ -160,7 +159,7 @@ def _untold(program: ExportedProgram, nodes: Sequence[Node]) -> str | None:
     }
     sizes = GraphSizes([_sizes_of(source.meta["val"]) for source in sorted(sources, key=str)])
     for node in nodes:
-        for entry in values_of(node).values():
+        for entry in values_of(node).values() if node.target is not operator.getitem else ():
             for size in _all_sizes(entry):
                 sizes.want(size)
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from executorch.exir._serialize._program import deserialize_pte_binary
 
 import etarena
 from etarena import vulkan
@@ -245,7 +246,7 @@ def compare_exported(
     model = etarena.export(module.eval(), examples, dynamic_shapes=dynamic, partitioners=[etarena.VulkanPartitioner()])
     left = [name for name in instructions_left(model) if not operators or name in operators]
     assert not left, f"{left} did not go to Vulkan"
-    method = etarena.load(model.to_bytes()).load_method("forward")
+    method = etarena.load(model.buffer).method()
     for inputs in [examples, *others]:
         with torch.no_grad():
             expected = module(*inputs)
@@ -258,5 +259,5 @@ def compare_exported(
 
 def instructions_left(model: Any) -> list[str]:
     """Operators of a program that run on the CPU."""
-    plan = model.program_manager.executorch_program.execution_plan[0]
+    (plan,) = deserialize_pte_binary(model.buffer).program.execution_plan
     return [f"{operator.name.replace('::', '.')}.{operator.overload or 'default'}" for operator in plan.operators]
