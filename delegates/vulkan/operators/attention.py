@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FEW = 2  # queries, up to which invocations share one
 WIDEST = 128  # columns that invocations keep
+ENDLESS = 1 << 30  # keys
 GROUPS = 4  # of eight invocations in a workgroup
 
 
@@ -54,6 +55,15 @@ def check_attention(values: dict[str, Any]) -> str | None:
     return reason or reason_unless_float(values, "query") or same_dtype(query, [key, value])
 
 
+def is_row_major(tensor: torch.Tensor) -> bool:
+    """Whether dimensions lie in their order, or may."""
+    try:
+        order = [int(dim) for dim in tensor.dim_order()]
+    except Exception:  # sizes that nobody can compare
+        return True
+    return order == sorted(order)
+
+
 def as_four(tensor: BoundTensor) -> tuple[int, ...]:
     """Sizes as (batch, head, row, column)."""
     return (1,) * (4 - len(tensor.shape)) + tensor.shape
@@ -68,7 +78,38 @@ def suffix(call: Call, kind: str, mask: BoundTensor | None) -> str:
 @operator("aten.scaled_dot_product_attention.default", check=check_attention, keep=True)
 def attention(call: Call) -> None:
     """Softmax of the products of queries and keys, times the values; a query that may see no key gets zeros."""
-    query, key, value, mask, out = *(call[name] for name in ("query", "key", "value", "attn_mask")), call.out
+    emit(call, call["attn_mask"], call["is_causal"], ahead=0, window=None)
+
+
+def check_own(values: dict[str, Any]) -> str | None:
+    """As for PyTorch's, with row-major keys and values."""
+    if any(not is_row_major(values[name]) for name in ("key", "value")):
+        return "its keys or values are not row-major"
+    return check_attention({**values, "attn_mask": values["mask"], "dropout_p": 0.0, "enable_gqa": True})
+
+
+@operator("etarena.attention.default", check=check_own)
+def own_attention(call: Call) -> None:
+    """Attention whose last query stands at the last key."""
+    ahead = as_four(call["key"])[2] - as_four(call["query"])[2]
+    emit(call, call["mask"], call["causal"], ahead, call["window"])
+
+
+def emit(call: Call, mask: BoundTensor | None, causal: bool, ahead: int, window: int | None) -> None:
+    """Emit attention.
+
+    Parameters
+    ----------
+    call
+        With query, key, value and scale.
+    mask
+        Bytes that allow, or numbers to add.
+    causal
+        Whether query ``i`` sees only keys up to ``i + ahead``.
+    ahead, window
+        With `causal`; `window`: and how many of these.
+    """
+    query, key, value, out = call["query"], call["key"], call["value"], call.out
     if out.numel == 0:
         return
     (batch, heads, queries, columns), (_, key_heads, keys, _) = as_four(query), as_four(key)
@@ -80,7 +121,8 @@ def attention(call: Call) -> None:
     if mask is not None:
         strides = spread_strides(mask.shape, mask.strides, (batch, heads, queries, keys))
     scale = call["scale"] if call["scale"] is not None else 1.0 / math.sqrt(columns)
-    push = struct.pack("<5If4I", queries, keys, heads, key_heads, heads // max(key_heads, 1), scale, *strides)
+    push = struct.pack("<5If", queries, keys, heads, key_heads, heads // max(key_heads, 1), scale)
+    push += struct.pack("<2i4I", ahead, min(window or ENDLESS, ENDLESS), *strides)
     few = queries <= FEW
     per_group = GROUPS * (1 if few else 8)
     constants = {
@@ -88,7 +130,7 @@ def attention(call: Call) -> None:
         1: -(-value_columns // 4),
         2: int(mask is not None),
         3: int(strides[2] == 0),
-        4: int(call["is_causal"]),
+        4: int(causal),
         5: columns % 4,
         6: value_columns % 4,
         100: 8,
@@ -96,5 +138,5 @@ def attention(call: Call) -> None:
     }
     shader = f"attention{'_few' if few else ''}_{suffix(call, query.short, mask)}"
     # Nothing is read of a mask that is not there, and of keys that are not there.
-    reads = [query, *(tensor if tensor.numel else query for tensor in (key, value)), query if mask is None else mask]
-    call.dispatch(shader, reads, [out], push, (-(-queries // per_group), heads, batch), constants)
+    known = (tensor if tensor is not None and tensor.numel else query for tensor in (key, value, mask))
+    call.dispatch(shader, [query, *known], [out], push, (-(-queries // per_group), heads, batch), constants)

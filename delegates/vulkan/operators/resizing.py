@@ -15,9 +15,12 @@ from .registry import operator
 from .strided_copy import LOCAL, Divisors
 
 
-def scale_of(given: float | None, source: int, size: int, corners: bool = False) -> float:
+MODES = ("nearest", "nearest-exact", "linear", "cubic")
+
+
+def scale_of(given: float | None, source: int, size: int, mode: str, corners: bool) -> float:
     """From places in a result to places in its source, in float32 as PyTorch computes it."""
-    if source == size:
+    if source == size and mode in ("nearest", "linear"):
         return 1.0  # whatever was given
     if corners:
         return float(np.float32(source - 1) / np.float32(size - 1)) if size > 1 else 0.0
@@ -30,61 +33,72 @@ def scales(call: Call, rank: int) -> list[float | None]:
     """Scale factors for each dimension, outermost first, where any are given."""
     if call.get("scale_factors") is not None:
         return list(call["scale_factors"])
-    names = ("scales",) if rank == 1 else ("scales_h", "scales_w")
-    return [call.get(name) for name in names]
+    if rank == 1:
+        return [call.get("scales")]
+    return [call.get(f"scales_{side}", call.get(f"scale_{side}")) for side in "hw"]
 
 
 def source_of(call: Call) -> BoundTensor:
-    """The images, whose argument the overloads name differently."""
-    found: BoundTensor = call["input"] if "input" in call.arguments else call["self"]
+    """The images, whose argument operators name differently."""
+    found: BoundTensor = next(call[name] for name in ("input", "self", "x") if name in call.arguments)
     return found
 
 
-def resize(call: Call, rank: int, shader: str, constants: dict[int, int], corners: bool = False) -> None:
+def resize(call: Call, rank: int, mode: str, corners: bool = False) -> None:
     """Emit a dispatch of a shader that resizes planes of one or two dimensions."""
     source, out = source_of(call), call.out
     if out.numel == 0:
         return
     size, to = source.shape[-rank:], out.shape[-rank:]
-    found = [scale_of(*each, corners) for each in zip(scales(call, rank), size, to, strict=True)]
+    found = [scale_of(*each, mode, corners) for each in zip(scales(call, rank), size, to, strict=True)]
     (height, width), (to_height, to_width) = (1, *size)[-2:], (1, *to)[-2:]
     if height * width == 0 or source.numel // (height * width) != out.numel // (to_height * to_width):
         raise Error(f"{call.name} of Vulkan makes the shape {out.shape} of {source.shape}")
     divisors = Divisors.of([out.numel // (to_height * to_width), to_height, to_width])
     push = struct.pack("<12I", out.numel, divisors.shifts, *divisors.words)
-    push += struct.pack("<2i2f", width, height, *([*found, 1.0, 1.0] if rank == 1 else [found[1], found[0]])[:2])
+    push += struct.pack("<2i2f", width, height, found[-1], found[0] if rank == 2 else 1.0)
+    shader, constants = f"resize_{mode}_{out.short}", {0: int(corners)}
+    if mode.startswith("nearest"):
+        shader, constants = f"resize_nearest_b{ITEM_BYTES[out.dtype]}", {0: int(mode == "nearest-exact")}
     call.dispatch(shader, [source], [out], push, groups_1d(out.numel, LOCAL), {**constants, 100: LOCAL})
 
 
 @operator("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")
 def nearest_2d(call: Call) -> None:
     """Each pixel is the nearest one."""
-    resize(call, 2, f"resize_nearest_b{ITEM_BYTES[call.out.dtype]}", {})
+    resize(call, 2, "nearest")
 
 
 @operator("aten.upsample_nearest1d.vec", "aten.upsample_nearest1d.default", keep=True)
 def nearest_1d(call: Call) -> None:
     """Each element is the nearest one."""
-    resize(call, 1, f"resize_nearest_b{ITEM_BYTES[call.out.dtype]}", {})
+    resize(call, 1, "nearest")
 
 
-def check_linear(values: dict[str, Any]) -> str | None:
+def check_floats(values: dict[str, Any]) -> str | None:
     """Interpolation is for floats."""
     return reason_unless_float(values, "out")
 
 
-@operator("aten.upsample_bilinear2d.vec", "aten.upsample_bilinear2d.default", check=check_linear)
+@operator("aten.upsample_bilinear2d.vec", "aten.upsample_bilinear2d.default", check=check_floats)
 def linear_2d(call: Call) -> None:
     """Interpolated between four pixels."""
-    corners = call["align_corners"]
-    resize(call, 2, f"resize_linear_{call.out.short}", {0: int(corners)}, corners)
+    resize(call, 2, "linear", call["align_corners"])
 
 
-@operator("aten.upsample_linear1d.vec", "aten.upsample_linear1d.default", check=check_linear, keep=True)
+@operator("aten.upsample_linear1d.vec", "aten.upsample_linear1d.default", check=check_floats, keep=True)
 def linear_1d(call: Call) -> None:
     """Interpolated between two elements."""
-    corners = call["align_corners"]
-    resize(call, 1, f"resize_linear_{call.out.short}", {0: int(corners)}, corners)
+    resize(call, 1, "linear", call["align_corners"])
+
+
+@operator("etarena.resize2d.default", check=check_floats)
+def own_resize(call: Call) -> None:
+    """In any of the ways of `interpolate`; exports put it in place of PyTorch's operators."""
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(call["mode"], call["mode"])
+    if mode not in MODES:
+        raise Error(f"{call.name} of Vulkan is told to resize by {mode!r}")
+    resize(call, 2, mode, call["align_corners"])
 
 
 def check_grid(values: dict[str, Any]) -> str | None:

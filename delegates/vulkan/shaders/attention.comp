@@ -20,8 +20,8 @@ void main() {
   [[unroll]] for (uint i = 0; i < VALUE_WIDTH; i++) sums[i] = vec4(0.0);
   float most = LOWEST, total = 0.0;
 
-  uint end = CAUSAL ? min(keys, first + 8) : keys;
-  for (uint start = 0; start < end; start += 8) {
+  uint begin = begin_of(query), end = end_of(query), last = end_of(first + 7);
+  for (uint start = begin_of(first); start < last; start += 8) {
     uint key = min(start + lane, keys - 1);
     float scores[8];
     [[unroll]] for (uint j = 0; j < 8; j++) scores[j] = 0.0;
@@ -44,7 +44,7 @@ void main() {
       SETTLE();
     }
     [[unroll]] for (uint j = 0; j < 8; j++) {
-      if (start + j >= keys || (CAUSAL && start + j > row)) scores[j] = NOTHING;
+      if (start + j < begin || start + j >= end) scores[j] = NOTHING;
       highest = max(highest, scores[j]);
     }
     float kept = exp(most - highest);

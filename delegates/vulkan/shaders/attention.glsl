@@ -10,7 +10,7 @@ layout(constant_id = 0) const uint WIDTH = 16;        // vectors of four in a qu
 layout(constant_id = 1) const uint VALUE_WIDTH = 16;  // and in a value
 layout(constant_id = 2) const int MASK = 0;           // 1: there is one: bytes that allow, or numbers to add
 layout(constant_id = 3) const bool SAME_MASK = false; // for all queries
-layout(constant_id = 4) const bool CAUSAL = false;
+layout(constant_id = 4) const bool CAUSAL = false;    // a query sees keys up to its own
 layout(constant_id = 5) const uint TAIL = 0;          // columns in the last vector of a query or key, 0 if all
 layout(constant_id = 6) const uint VALUE_TAIL = 0;
 
@@ -20,6 +20,8 @@ layout(push_constant) uniform Parameters {
   uint key_heads;
   uint head_repeats;  // heads of queries that share one of keys
   float scale;
+  int ahead;   // how many keys the first query may see before the one that is its own
+  int window;  // how many keys a query may see
   uint mask_batch, mask_head, mask_query, mask_key;  // strides
 };
 layout(set = 0, binding = 0) readonly buffer Query4 { STORED4 query4[]; };
@@ -58,6 +60,11 @@ vec4 load_key(uint key, uint i) {
 vec4 load_value(uint key, uint i) {
   LOAD(value4, value1, (batch * key_heads + head / head_repeats) * keys + key, VALUE_COLUMNS, VALUE_WIDTH, VALUE_TAIL, i);
 }
+
+// The keys from `begin_of` to before `end_of` are those that queries may see.
+uint begin_of(uint query) { return CAUSAL ? uint(max(int(query) + ahead - window + 1, 0)) : 0; }
+
+uint end_of(uint query) { return CAUSAL ? uint(clamp(int(query) + ahead + 1, 0, int(keys))) : keys; }
 
 float load_mask(uint query, uint key) {
   uint at = batch * mask_batch + head * mask_head + query * mask_query + key * mask_key;

@@ -19,8 +19,8 @@ void main() {
   [[unroll]] for (uint i = 0; i < VALUE_WIDTH; i++) sums[i] = vec4(0.0);
   float most = LOWEST, total = 0.0;
 
-  uint end = CAUSAL ? min(keys, query + 1) : keys;
-  for (uint key = lane; key < end; key += 8) {
+  uint end = end_of(query);
+  for (uint key = begin_of(query) + lane; key < end; key += 8) {
     vec4 products = vec4(0.0);
     [[unroll]] for (uint i = 0; i < WIDTH; i++) products += mine[i] * load_key(key, i);
     float score = products.x + products.y + products.z + products.w;

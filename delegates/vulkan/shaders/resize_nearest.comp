@@ -4,6 +4,7 @@
 #include "items.glsl"
 
 layout(local_size_x_id = 100) in;
+layout(constant_id = 0) const bool CENTERS = false;  // the nearest to the middle of a pixel, not to its corner
 
 layout(push_constant) uniform Parameters {
   uint count;
@@ -20,9 +21,10 @@ layout(set = 0, binding = 1) writeonly buffer Target { T target[]; };
 
 // As PyTorch finds it: the same size and twice the size are exact.
 int nearest(int place, int size, int source_size, float scale) {
+  if (CENTERS) return min(int((float(place) + 0.5) * scale), source_size - 1);
   if (size == source_size) return place;
   if (size == 2 * source_size) return place >> 1;
-  return min(int(floor(float(place) * scale)), source_size - 1);
+  return min(int(float(place) * scale), source_size - 1);
 }
 
 void main() {

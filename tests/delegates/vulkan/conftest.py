@@ -8,6 +8,7 @@ import pytest
 import etarena
 from etarena import vulkan
 from tests.helpers.vulkan_calls import CallRunner
+from tests.helpers.vulkan_operators import OperatorRunner
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def nothing_said(device: vulkan.Device) -> Iterator[None]:
 
 
 @pytest.fixture
-def runner(device: vulkan.Device) -> Iterator[CallRunner]:
+def call_runner(device: vulkan.Device) -> Iterator[CallRunner]:
     """Runs single calls as the device is."""
     found = CallRunner(device)
     yield found
@@ -43,3 +44,11 @@ def plain_runner(device: vulkan.Device) -> Iterator[CallRunner]:
     found = CallRunner(device, {"subgroupSize": 32, "subgroupSupportedOperations": 0})
     yield found
     found.close()
+
+
+@pytest.fixture(scope="module")
+def runner(device: vulkan.Device) -> Iterator[OperatorRunner]:
+    """Runs single operators."""
+    runner = OperatorRunner(device)
+    yield runner
+    runner.close()

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import etarena.ops.attention  # noqa: F401 - defines the operator
 from etarena.allocator.errors import Error
 from etarena.delegates.vulkan.operators.call import Call
 from etarena.delegates.vulkan.operators.registry import all_operators
@@ -81,6 +82,15 @@ def test_large_scores(runner: OperatorRunner) -> None:
 
 def test_wide_rows(runner: OperatorRunner) -> None:
     runner.compare(NAME, made(1, 1, 9, 64), made(1, 1, 10, 64, seed=1), made(1, 1, 10, 64, seed=2))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("queries", "keys"), [(1, 21), (2, 30), (9, 21), (20, 20), (12, 5), (2, 1)])
+def test_queries_at_the_last_keys(runner: OperatorRunner, queries: int, keys: int, dtype: torch.dtype) -> None:
+    query, key = made(1, 4, queries, 8, dtype=dtype), made(1, 2, keys, 8, dtype=dtype, seed=1)
+    mask = made(keys, seed=2) > 0
+    for options in ({}, {"causal": False}, {"window": 3}, {"window": 100}, {"mask": mask, "window": 9}, {"scale": 0.1}):
+        runner.compare("etarena.attention.default", query, key, key, **options)
 
 
 @pytest.mark.parametrize(

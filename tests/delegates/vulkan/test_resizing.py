@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import etarena.ops.resize  # noqa: F401 - defines the operator
 from etarena.allocator.errors import Error
 from etarena.delegates.vulkan.operators.call import Call
 from etarena.delegates.vulkan.operators.registry import all_operators
@@ -20,7 +21,8 @@ factors = st.tuples(st.floats(0.5, 3), st.sampled_from([1.0, 1.5, 2.0, 3.0]))
 def images(draw: st.DrawFn, *dtypes: torch.dtype) -> torch.Tensor:
     torch.manual_seed(draw(st.integers(0, 99)))
     shape = (draw(st.integers(0, 2)), draw(st.integers(1, 3)), *draw(sizes))
-    return (torch.rand(shape) * 100).to(draw(st.sampled_from(dtypes)))
+    dtype = draw(st.sampled_from(dtypes))
+    return torch.rand(shape).to(dtype) if dtype.is_floating_point else torch.randint(0, 256, shape).to(dtype)
 
 
 @given(x=images(torch.float32, torch.uint8), size=sizes, given=factors)
@@ -53,6 +55,28 @@ def test_linear(
         runner.compare("aten.upsample_bilinear2d.vec", x, None, corners, list(given))
     runner.compare("aten.upsample_bilinear2d.default", x, [4, 6], corners, 1.3, None)
     runner.compare("aten.upsample_linear1d.vec", x[0] if len(x) else x[:, 0], [size[1]], corners, None)
+
+
+@given(
+    x=images(*FLOATS),
+    size=sizes,
+    given=factors,
+    mode=st.sampled_from(["nearest", "nearest-exact", "bilinear", "bicubic"]),
+    corners=st.booleans(),
+)
+@settings(max_examples=3 * EXAMPLES)
+def test_own_operator(
+    runner: OperatorRunner,
+    x: torch.Tensor,
+    size: tuple[int, int],
+    given: tuple[float, float],
+    mode: str,
+    corners: bool,
+) -> None:
+    corners = corners and not mode.startswith("nearest")
+    runner.compare("etarena.resize2d.default", x, list(size), None, None, mode, corners)
+    if min(x.shape[-2] * given[0], x.shape[-1] * given[1]) >= 1:
+        runner.compare("etarena.resize2d.default", x, None, *given, mode, corners)
 
 
 @pytest.mark.parametrize("corners", [True, False])
