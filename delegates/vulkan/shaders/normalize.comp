@@ -62,9 +62,10 @@ void main() {
   uint begin = row * size, end = begin + size;
   float mean = 0.0;
   if (CENTERED) {
+    float first = uintBitsToFloat(x_at(begin));  // sums of differences from it stay small far from zero
     vec4 sums = vec4(0.0);
-    for (uint u = begin / 4 + lane; 4 * u < end; u += gl_WorkGroupSize.x) sums += inside(numbers(u), u, begin);
-    mean = sum_of_all(sums.x + sums.y + sums.z + sums.w) / float(size);
+    for (uint u = begin / 4 + lane; 4 * u < end; u += gl_WorkGroupSize.x) sums += inside(numbers(u) - first, u, begin);
+    mean = first + sum_of_all(sums.x + sums.y + sums.z + sums.w) / float(size);
   }
   vec4 squares = vec4(0.0);
   for (uint u = begin / 4 + lane; 4 * u < end; u += gl_WorkGroupSize.x) {

@@ -32,6 +32,13 @@ def test_softmax_of_any_shape(runner: OperatorRunner, shape: list[int], data: st
     runner.compare("aten._softmax.default", random(*shape), dim, False)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("shape", "dim"), [((1, 100_003), 1), ((70_001, 3), 0), ((5000, 4), 0)])
+def test_softmax_of_many(runner: OperatorRunner, shape: tuple[int, ...], dim: int, dtype: torch.dtype) -> None:
+    for name in ("_softmax", "_log_softmax"):
+        runner.compare(f"aten.{name}.default", random(*shape, dtype=dtype), dim, False)
+
+
 def test_softmax_of_masks(runner: OperatorRunner) -> None:
     """Rows with minus infinity, and of nothing else, which is NaN everywhere."""
     x = random(4, 7)

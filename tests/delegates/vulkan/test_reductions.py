@@ -69,6 +69,17 @@ def test_several_dimensions(runner: OperatorRunner, shape: list[int], data: st.D
         runner.compare("aten.amax.default", x, dims, keep)
 
 
+@pytest.mark.parametrize(("shape", "dim"), [((200_001,), 0), ((70_000, 3), 0), ((2, 70_001), 1)])
+def test_more_than_loops_may_have_rounds(runner: OperatorRunner, shape: tuple[int, ...], dim: int) -> None:
+    x = random(*shape)
+    x.select(dim, -1)[...] = 100
+    for name in ("argmax", "argmin", "cumsum"):
+        runner.compare(f"aten.{name}.default", x if name != "cumsum" else x.abs(), dim)
+    runner.compare("aten.sum.dim_IntList", x.abs(), [dim])
+    runner.compare("aten.amax.default", x, [dim])
+    runner.compare("aten.cumsum.default", random(*shape, dtype=torch.int64), dim)
+
+
 def test_all_elements(runner: OperatorRunner) -> None:
     for x in (random(3, 4, 5), random(), random(300, 301), random(7, dtype=torch.int64), random(0, 3)):
         runner.compare("aten.sum.default", x)
