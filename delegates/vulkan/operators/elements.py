@@ -73,7 +73,7 @@ def tail(count: int) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """Sizes of a result whose dimensions are merged where all operands allow it, and each operand's strides and mode."""
+    """Sizes of a result with dimensions merged where all operands allow it, and each operand's strides and mode."""
 
     sizes: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]

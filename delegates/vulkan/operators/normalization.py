@@ -221,11 +221,9 @@ def batch_norm(call: Call) -> None:
     if call.out.numel == 0:
         return
     shape = (x.shape[1], *[1] * (len(x.shape) - 2))
-    parameters = [call.get(name) for name in ("weight", "bias", "running_mean", "running_var")]
-    if all(tensor is None or call.is_constant(tensor) for tensor in parameters):
-        scale, shift = _known_scales(call, *parameters, call["eps"])
-    else:
-        scale, shift = _computed_scales(call, *parameters, call["eps"])
+    weight, bias, mean, variance = (call.get(name) for name in ("weight", "bias", "running_mean", "running_var"))
+    known = all(tensor is None or call.is_constant(tensor) for tensor in (weight, bias, mean, variance))
+    scale, shift = (_known_scales if known else _computed_scales)(call, weight, bias, mean, variance, call["eps"])
     scale, shift = (_view(call, tensor, shape) for tensor in (scale, shift))
     ternary(call, "multiply_add", x, scale, shift, call.out)
 

@@ -23,7 +23,7 @@ REDUCTIONS = {"sum": 0, "prod": 1, "amax": 2, "amin": 3}
 OF_NOTHING = {"sum": 0, "prod": 1}
 CHUNK = 4096  # elements that are added up one after another, at most
 FEW = 64  # workgroups or fewer leave a device idle
-CHUNK_OF_SCAN = 512
+CHUNK_OF_SCAN = 4096
 LONG = 4096  # columns beyond are not left to one invocation; lavapipe ends loops after 65535 rounds
 
 

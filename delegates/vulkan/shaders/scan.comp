@@ -26,11 +26,15 @@ void main() {
   uint row = block / chunks, chunk = block - row * chunks;
   uint at = (row * size + chunk * step_) * inner + column, end = min((chunk + 1) * step_, size);
   uint before = CHUNKED && chunk > 0 ? sums[i - inner] : 0u;
-  float sum = uintBitsToFloat(before);
+  float sum = uintBitsToFloat(before), lost = 0.0;  // Kahan's summation: running sums may cancel
   for (uint r = chunk * step_; r < end; r++, at += inner) {
     uint v = as_kind(uvec4(x_at(at)), kind_of(T_IN), KIND).x;
     if (KIND == FLOAT) {
-      sum += uintBitsToFloat(v);
+      precise float next = uintBitsToFloat(v) - lost;
+      precise float total = sum + next;
+      precise float error = (total - sum) - next;
+      lost = isinf(total) || isnan(total) ? 0.0 : error;
+      sum = total;
       y_set(at, floatBitsToUint(sum));
     } else {
       before += v;

@@ -46,7 +46,7 @@ def test_one_dimension(runner: OperatorRunner, shape: tuple[int, ...], dim: int,
     runner.compare("aten.amin.default", x, [dim], True)
     runner.compare("aten.any.dim", x, dim)
     runner.compare("aten.all.dim", x, dim, True)
-    runner.compare("aten.cumsum.default", x, dim)
+    runner.compare("aten.cumsum.default", x if shape[dim] < 5000 or dtype == torch.bool else x.abs(), dim)
     if dtype != torch.bool:
         runner.compare("aten.argmax.default", x, dim)
         runner.compare("aten.argmin.default", x, dim, True)
