@@ -211,6 +211,7 @@ def pointwise(call: Call, sizes: Convolution) -> None:
         a_batch=0,
         b_row=pixels,
         b_column=1,
+        b_tile=32,
         b_batch=inner * pixels,
         bias=None if bias is None else (1, 0, 0),
     )
