@@ -363,6 +363,6 @@ def arena_at(uintptr_t address) -> ArenaCore | None:
     """The open arena in whose address space an address is; None if there is none."""
     cdef ArenaCore arena
     for arena in list(arenas):
-        if not arena.closed and <uintptr_t> arena.base_address <= address < <uintptr_t> arena.base_address + arena.reserve:
+        if not arena.closed and 0 <= <int64_t> (address - <uintptr_t> arena.base_address) < <int64_t> arena.reserve:
             return arena
     return None

@@ -200,7 +200,8 @@ cdef class ForeignUser(ScratchUser):
         if argument >= self.instance.get().wishes.size():
             return False
         wish = self.instance.get().wishes[argument]
-        return wish.alignment > 1 or wish.size_multiple > 1 or wish.row_pitch > 1 or wish.memory > 0 or wish.devices not in (0, 1)
+        layout = wish.alignment > 1 or wish.size_multiple > 1 or wish.row_pitch > 1
+        return layout or wish.memory > 0 or wish.devices not in (0, 1)
 
     def misfits(self, tensors):
         """Give (argument, bytes to copy, name of the requirement) of the arguments that a call would have to copy.

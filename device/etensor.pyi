@@ -43,30 +43,9 @@ class ETensor(TensorCore):
         readonly: bool = False,
     ) -> ETensor: ...
     @staticmethod
-    def from_vulkan_buffer(
-        handle: Any,
-        dtype: Any,
-        shape: int | Sequence[int],
-        *,
-        offset: int = 0,
-        nbytes: int | None = None,
-        index: int = 0,
-        strides: Sequence[int] | None = None,
-        dim_order: Sequence[int] | None = None,
-        readonly: bool = False,
-        **details: Any,
-    ) -> ETensor: ...
+    def from_vulkan_buffer(where: Any, *what: Any, **details: Any) -> ETensor: ...
     @staticmethod
-    def from_vulkan_image(
-        handle: Any,
-        dtype: Any,
-        shape: int | Sequence[int],
-        *,
-        index: int = 0,
-        dim_order: Sequence[int] | None = None,
-        readonly: bool = False,
-        **details: Any,
-    ) -> ETensor: ...
+    def from_vulkan_image(where: Any, *what: Any, **details: Any) -> ETensor: ...
     @staticmethod
     def empty(
         dtype: Any, shape: int | Sequence[int], device: Any = "cpu", *, dim_order: Sequence[int] | None = None

@@ -146,23 +146,30 @@ cdef class ETensor(TensorCore):
         return place(out, resource, device_for(resource, device), readonly)
 
     @staticmethod
-    def from_vulkan_buffer(handle, dtype, shape, *, offset=0, nbytes=None, index=0, strides=None, dim_order=None,
-                           readonly=False, **details) -> ETensor:
-        """A tensor in a VkBuffer; `details` as for `Resource.vk_buffer`, `nbytes` by default what the tensor needs."""
-        cdef ETensor out = ETensor.__new__(ETensor)
-        out.set_layout(dtype, shape, strides, dim_order)
-        resource = Resource.vk_buffer(
-            handle, out.span() if nbytes is None else nbytes, offset=offset, **details
-        )
-        return place(out, resource, Device(DeviceType.VULKAN, index), readonly)
+    def from_vulkan_buffer(where, *what, **details) -> ETensor:
+        """A tensor in a VkBuffer: ``from_vulkan_buffer(device, buffer, dtype, shape, *, offset=0, ...)``.
+
+        With an `etarena.vulkan.Device` first all is checked; see `etarena.vulkan.Device.buffer_tensor`. Without,
+        ``from_vulkan_buffer(handle, dtype, shape, *, offset=0, nbytes=None, index=0, strides=None, dim_order=None,
+        readonly=False, ...)`` takes the caller's word; `details` as for `Resource.vk_buffer`, `nbytes` by default what
+        the tensor needs.
+        """
+        if hasattr(where, "buffer_tensor"):
+            return where.buffer_tensor(*what, **details)
+        return _buffer_of_handle(where, *what, **details)
 
     @staticmethod
-    def from_vulkan_image(handle, dtype, shape, *, index=0, dim_order=None, readonly=False, **details) -> ETensor:
-        """A tensor in a VkImage; `details` as for `Resource.vk_image`."""
-        resource = Resource.vk_image(handle, **details)
-        return ETensor.from_resource(
-            resource, dtype, shape, Device(DeviceType.VULKAN, index), dim_order=dim_order, readonly=readonly
-        )
+    def from_vulkan_image(where, *what, **details) -> ETensor:
+        """The colours of a VkImage: ``from_vulkan_image(device, image, width, height, format, *, layout, ...)``.
+
+        With an `etarena.vulkan.Device` first the tensor is float32 (1, channels, height, width), and all is checked;
+        see `etarena.vulkan.Device.image_tensor`. Without, ``from_vulkan_image(handle, dtype, shape, *, index=0,
+        dim_order=None, readonly=False, ...)`` is a tensor of the texels' bytes, and takes the caller's word; `details`
+        as for `Resource.vk_image`.
+        """
+        if hasattr(where, "image_tensor"):
+            return where.image_tensor(*what, **details)
+        return _image_of_handle(where, *what, **details)
 
     @staticmethod
     def empty(dtype, shape, device="cpu", *, dim_order=None) -> ETensor:
@@ -340,6 +347,22 @@ cdef object device_for(Resource resource, device):
     if found.is_cpu and kind != ETARENA_RESOURCE_HOST:
         raise DeviceError(f"a {kind_name(kind)} is not the CPU's memory: give the device it lies on")
     return found
+
+
+def _buffer_of_handle(
+    handle, dtype, shape, *, offset=0, nbytes=None, index=0, strides=None, dim_order=None, readonly=False, **details
+):
+    cdef ETensor out = ETensor.__new__(ETensor)
+    out.set_layout(dtype, shape, strides, dim_order)
+    resource = Resource.vk_buffer(handle, out.span() if nbytes is None else nbytes, offset=offset, **details)
+    return place(out, resource, Device(DeviceType.VULKAN, index), readonly)
+
+
+def _image_of_handle(handle, dtype, shape, *, index=0, dim_order=None, readonly=False, **details):
+    resource = Resource.vk_image(handle, **details)
+    return ETensor.from_resource(
+        resource, dtype, shape, Device(DeviceType.VULKAN, index), dim_order=dim_order, readonly=readonly
+    )
 
 
 cdef ETensor place(ETensor out, Resource resource, device, bint readonly):

@@ -9,21 +9,25 @@ from ...allocator.arena import Arena
 from ...allocator.arena_core import arena_at
 from ...device.etensor import ETensor
 from .bound import padded
-from .places import buffer_of
+from .images import record_image_to_tensor, record_tensor_to_image
+from .places import buffer_of, image_of, key_of
 from .recording import Spot, record
 
 if TYPE_CHECKING:
     from collections import OrderedDict
     from collections.abc import Sequence
+    from weakref import WeakValueDictionary
 
     from ...device.vulkan.arena_import import ArenaImport
     from ...device.vulkan.commands import Commands
+    from ...device.vulkan.memory import Buffer, Image
     from .bound import BoundGraph
     from .session import Session
 
-__all__ = ["ArenaRun", "Recordings"]
+__all__ = ["ArenaRun", "Recordings", "Rooms"]
 
 Recordings: TypeAlias = "OrderedDict[tuple[Any, ...], Commands]"
+Rooms: TypeAlias = "WeakValueDictionary[tuple[int, int], Buffer]"  # by argument and bytes
 MOST_RECORDINGS = 16  # kept for each shape, the least recently used goes first
 
 
@@ -40,10 +44,18 @@ class ArenaRun:
         The call's arguments.
     scratch
         Of the call.
+    n_inputs
+        How many of the arguments are inputs.
+    rooms
+        Memory of the device for tensors that come from and go to images, kept by the recordings that use it.
     """
 
-    def __init__(self, session: Session, bound: BoundGraph, args: Sequence[Any], scratch: memoryview) -> None:
+    def __init__(
+        self, session: Session, bound: BoundGraph, args: Sequence[Any], scratch: memoryview, n_inputs: int, rooms: Rooms
+    ) -> None:
         self._session, self._bound, self._args = session, bound, args
+        self._n_inputs, self._rooms = n_inputs, rooms
+        self._images: dict[int, tuple[Image, str]] = {}
         self._base = 0
         self._arena: Arena | None = None
         self._import: ArenaImport | None = None
@@ -81,7 +93,7 @@ class ArenaRun:
         key: list[Any] = [id(self._arena), self._base]
         for arg in self._args:
             if isinstance(arg, ETensor):
-                key.append(arg.address if arg.device.is_cpu else (arg.resource.handle, arg.resource.offset))
+                key.append(arg.address if arg.device.is_cpu else key_of(arg))
         return tuple(key)
 
     def _record(self) -> Commands:
@@ -90,21 +102,55 @@ class ArenaRun:
             self._import = self._session.imported(self._arena)
         commands = device.commands()
         commands.begin(once=False, yields=True)
-        record(commands, device, self._bound, self._inner, [self._spot(arg) for arg in self._args])
+        for position, arg in enumerate(self._args):
+            found = image_of(device, arg) if isinstance(arg, ETensor) and not arg.device.is_cpu and arg.nbytes else None
+            if found is not None:
+                self._images[position] = found
+        self._convert(commands, range(self._n_inputs))
+        record(
+            commands,
+            device,
+            self._bound,
+            self._inner,
+            [self._spot(position, arg) for position, arg in enumerate(self._args)],
+        )
+        self._convert(commands, range(self._n_inputs, len(self._args)))
         commands.host_barrier()
         commands.end()
         return commands
+
+    def _convert(self, commands: Commands, positions: range) -> None:
+        """Record what makes tensors of images, or images of tensors."""
+        device = self._session.device
+        for position in positions:
+            if position not in self._images:
+                continue
+            image, colour_space = self._images[position]
+            tensor = self._args[position]
+            buffer, offset = self._room(position, tensor)
+            more = {"channels": tensor.shape[1], "colour_space": colour_space}
+            if position < self._n_inputs:
+                record_image_to_tensor(device, commands, image, buffer, offset, **more)
+            else:
+                record_tensor_to_image(device, commands, buffer, offset, image, **more)
+
+    def _room(self, position: int, tensor: ETensor) -> Spot:
+        key = position, padded(tensor.nbytes)
+        found = self._rooms.get(key)
+        if found is None:
+            found = self._rooms[key] = self._session.device.buffer(key[1])
+        return found, 0
 
     def _inner(self, offset: int, nbytes: int) -> Spot:
         assert self._import is not None
         span = self._import.range(self._base + offset, nbytes)
         return span.buffer, span.offset
 
-    def _spot(self, arg: Any) -> Spot | None:
+    def _spot(self, position: int, arg: Any) -> Spot | None:
         if not isinstance(arg, ETensor) or arg.nbytes == 0:
             return None
         if not arg.device.is_cpu:
-            return buffer_of(self._session.device, arg)
+            return self._room(position, arg) if position in self._images else buffer_of(self._session.device, arg)
         assert self._import is not None
         assert self._arena is not None
         span = self._import.range(arg.address - self._arena.base, padded(arg.nbytes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from ...allocator.errors import Error
 from ...allocator.sizes import SizeProgram
@@ -22,7 +23,7 @@ from .weights import Weights
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .arena_run import Recordings
+    from .arena_run import Recordings, Rooms
 
 __all__ = ["VulkanDelegate"]
 
@@ -58,6 +59,7 @@ class VulkanDelegate(Delegate):
         self.limits = self.device.info.limits
         self.weights = Weights(self.device, self.graph)
         self.n_inputs = len(self.graph.inputs)
+        self._rooms: Rooms = WeakValueDictionary()
         self._bound: OrderedDict[tuple[Any, ...], tuple[BoundGraph, Recordings]] = OrderedDict()
 
     def requirements(self, shapes: Sequence[Any]) -> list[Requirement]:
@@ -99,7 +101,7 @@ class VulkanDelegate(Delegate):
         bound, recordings = self.bind([arg.shape if isinstance(arg, ETensor) else arg for arg in args[: self.n_inputs]])
         if not bound.dispatches:
             return
-        run = ArenaRun(self.session, bound, args, scratch)
+        run = ArenaRun(self.session, bound, args, scratch, self.n_inputs, self._rooms)
         if run.is_possible:
             self.device.run(run.commands(recordings), None)
         else:

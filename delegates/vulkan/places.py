@@ -1,10 +1,12 @@
-"""Buffers behind tensors that are on the device."""
+"""What is behind tensors that are on the device: buffers, and images that are converted."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ...allocator.errors import DeviceError
+from ...device.kinds import ResourceKind
+from ...device.vulkan.memory import Image
 from ...device.vulkan.transfers import Span
 from .bound import padded
 
@@ -13,9 +15,41 @@ if TYPE_CHECKING:
     from ...device.vulkan.device import Device
     from ...device.vulkan.memory import Buffer
 
-__all__ = ["buffer_of"]
+__all__ = ["buffer_of", "image_of", "key_of"]
 
 ROBUST = "robustBufferAccess"
+
+
+def key_of(tensor: ETensor) -> tuple[int, ...]:
+    """What tells a tensor's place on the device from others."""
+    resource = tensor.resource
+    if resource.kind != ResourceKind.VK_IMAGE:
+        return resource.handle, resource.offset
+    details = resource.details
+    return resource.handle, details["layout"], details["colour_space"], details["format"]
+
+
+def image_of(device: Device, tensor: ETensor) -> tuple[Image, str] | None:
+    """The image that a tensor's numbers are the colours of, and its colour space; None for a buffer.
+
+    Raises
+    ------
+    DeviceError
+        It is of another device, of another extent than the tensor, or in a layout that it cannot be in.
+    """
+    if tensor.resource.kind != ResourceKind.VK_IMAGE:
+        return None
+    place = device.transfers.place_of_resource(tensor.resource)
+    assert isinstance(place, Image)
+    details = tensor.resource.details
+    if place.adopted:
+        place.layout = details["layout"]
+    if tensor.dtype != "float32" or tensor.shape[:1] + tensor.shape[2:] != (1, place.height, place.width):
+        raise DeviceError(
+            f"an image of {place.width} x {place.height} texels is given as a {tensor.dtype} tensor of shape "
+            f"{tensor.shape}: its colours are a float32 tensor of shape (1, channels, {place.height}, {place.width})"
+        )
+    return place, "srgb" if details["colour_space"] else "linear"
 
 
 def buffer_of(device: Device, tensor: ETensor) -> tuple[Buffer, int]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...allocator.errors import DeviceError
 from ..device import Device as DeviceTag
-from ..etensor import ETensor
 from ..handles import handle_number
 from .core import DeviceCore, InstanceCore, feature_names
 from .device_memory import DeviceMemory
@@ -25,13 +24,12 @@ from .requirements import (
 )
 from .submission import WorkQueue
 from .sync import Semaphore
-from .transfers import Span, Transfers
+from .tensors import DeviceTensors
+from .transfers import Transfers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
-
-    from .memory import Buffer, Image
 
 __all__ = ["Device", "physical_devices"]
 
@@ -69,7 +67,7 @@ def physical_devices() -> list[DeviceInfo]:
     return [DeviceInfo.from_core(handle, instance.describe(handle)) for handle in instance.physical_devices()]
 
 
-class Device(DeviceMemory, DeviceWork):
+class Device(DeviceMemory, DeviceWork, DeviceTensors):
     """A VkDevice with the queue that all work goes to. Made by `create` or `from_handles`.
 
     Attributes
@@ -277,22 +275,6 @@ class Device(DeviceMemory, DeviceWork):
         if timeline:
             self._require_timeline()
         return Semaphore(self.core, timeline=timeline, handle=number)
-
-    def tensor(self, where: Buffer | Span | Image, dtype: Any, shape: Any, **layout: Any) -> ETensor:
-        """See a buffer, bytes of one, or an image as a tensor; it stays open as long as the tensor.
-
-        Parameters
-        ----------
-        where
-            Of this device.
-        dtype, shape, layout
-            As for `etarena.ETensor.from_resource`.
-        """
-        buffer = where.buffer if isinstance(where, Span) else where
-        if buffer.core is not self.core:
-            raise DeviceError(f"a {type(buffer).__name__} of another Vulkan device was given")
-        resource = where.buffer.resource(where.offset, where.nbytes) if isinstance(where, Span) else where.resource()
-        return ETensor.from_resource(resource, dtype, shape, self.tag, **layout)
 
     def _require_timeline(self) -> None:
         if TIMELINE_EXTENSION not in self.enabled_extensions or TIMELINE not in self.enabled_features:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ...allocator.errors import DeviceError
 from .commands import Commands
 from .errors import MissingFeatureError
 from .spirv import read_interface

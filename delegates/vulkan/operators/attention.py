@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....allocator.errors import Error
 from .dims import reason_unless_float, same_dtype
+from .lanes import LANES, group_constants, lane_shader, waves_of
 from .registry import operator
 from .views import spread_strides
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 FEW = 2  # queries, up to which invocations share one
 WIDEST = 128  # columns that invocations keep
 ENDLESS = 1 << 30  # keys
-GROUPS = 4  # of eight invocations in a workgroup
 
 
 def same_sizes(first: torch.Tensor, second: torch.Tensor, dims: range) -> bool:
@@ -72,7 +72,7 @@ def as_four(tensor: BoundTensor) -> tuple[int, ...]:
 def suffix(call: Call, kind: str, mask: BoundTensor | None) -> str:
     """Which variant of the shaders."""
     bytes_mask = "_bytes" if mask is not None and mask.dtype == "bool" else ""
-    return f"{kind}{bytes_mask}{'' if call.limits['subgroupSize'] >= 8 else '_shared'}"
+    return lane_shader(f"{kind}{bytes_mask}", call.limits)
 
 
 @operator("aten.scaled_dot_product_attention.default", check=check_attention, keep=True)
@@ -124,8 +124,8 @@ def emit(call: Call, mask: BoundTensor | None, causal: bool, ahead: int, window:
     push = struct.pack("<5If", queries, keys, heads, key_heads, heads // max(key_heads, 1), scale)
     push += struct.pack("<2i4I", ahead, min(window or ENDLESS, ENDLESS), *strides)
     few = queries <= FEW
-    per_group = GROUPS * (1 if few else 8)
-    constants = {
+    per_group = waves_of(call.limits) * (1 if few else LANES)
+    constants: dict[int, int | float] = {
         0: -(-columns // 4),
         1: -(-value_columns // 4),
         2: int(mask is not None),
@@ -133,8 +133,7 @@ def emit(call: Call, mask: BoundTensor | None, causal: bool, ahead: int, window:
         4: int(causal),
         5: columns % 4,
         6: value_columns % 4,
-        100: 8,
-        101: GROUPS,
+        **group_constants(call.limits),
     }
     shader = f"attention{'_few' if few else ''}_{suffix(call, query.short, mask)}"
     # Nothing is read of a mask that is not there, and of keys that are not there.

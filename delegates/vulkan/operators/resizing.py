@@ -14,7 +14,6 @@ from .dims import reason_unless_float, same_dtype
 from .registry import operator
 from .strided_copy import LOCAL, Divisors
 
-
 MODES = ("nearest", "nearest-exact", "linear", "cubic")
 
 

@@ -18,16 +18,16 @@ layout(constant_id = 5) const int DILATION_Y = 1;
 layout(constant_id = 6) const int DILATION_X = 1;
 layout(constant_id = 7) const int PADDING_Y = 0;
 layout(constant_id = 8) const int PADDING_X = 0;
-layout(constant_id = 9) const uint OUT_CHANNELS = 1;
-layout(constant_id = 10) const uint MULTIPLIER = 1;      // output channels of an input channel
-layout(constant_id = 11) const bool IN_BY_FOUR = false;  // the width of the input is a multiple of four
-layout(constant_id = 12) const bool OUT_BY_FOUR = false;
-layout(constant_id = 13) const bool HAS_BIAS = false;
+layout(constant_id = 9) const bool IN_BY_FOUR = false;  // the width of the input is a multiple of four
+layout(constant_id = 10) const bool OUT_BY_FOUR = false;
+layout(constant_id = 11) const bool HAS_BIAS = false;
 
 layout(push_constant) uniform Parameters {
   int height, width;  // of the input
   int out_height, out_width;
   uint planes;  // of the output
+  uint out_channels;
+  uint multiplier;  // output channels of an input channel
 };
 
 layout(set = 0, binding = 0) readonly buffer In1 { STORED in1[]; };
@@ -77,8 +77,8 @@ void main() {
   uint plane = place / (tiles_x * tiles_y), in_plane = place % (tiles_x * tiles_y);
   if (plane >= planes) return;
   int out_x = int(in_plane % tiles_x) * 4, out_y = int(in_plane / tiles_x) * ROWS;
-  uint channel = plane % OUT_CHANNELS;
-  uint source = (plane / OUT_CHANNELS) * (OUT_CHANNELS / MULTIPLIER) + channel / MULTIPLIER;
+  uint channel = plane % out_channels;
+  uint source = (plane / out_channels) * (out_channels / multiplier) + channel / multiplier;
 
   vec4 w[WORDS], sums[ROWS];
   [[unroll]] for (int i = 0; i < WORDS; i++) w[i] = vec4(weights[channel * WORDS + i]);

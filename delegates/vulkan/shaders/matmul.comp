@@ -16,7 +16,9 @@ layout(constant_id = 2) const uint COLUMN_TILES = 1;
 layout(constant_id = 3) const bool A_BY_FOUR = true;  // rows of A begin at multiples of four elements
 layout(constant_id = 4) const bool B_BY_FOUR = true;  // rows of B do, and it is not transposed
 layout(constant_id = 5) const bool OUT_BY_FOUR = true;
-layout(constant_id = 6) const bool HAS_BIAS = false;
+layout(constant_id = 6) const int BIAS = 0;  // one of those below
+
+const int NO_BIAS = 0, BIAS_OF_ROW = 1, BIAS_OF_COLUMN = 2, BIAS_OF_ALL = 3;
 
 layout(push_constant) uniform Parameters {
   uint m, n, k;
@@ -24,6 +26,7 @@ layout(push_constant) uniform Parameters {
   uint b_row, b_column, b_batch;
   uint bias_row, bias_column, bias_batch;
   float alpha, beta;
+  uint first_tile, first_batch;  // of this dispatch; tiles of rows
 };
 
 layout(set = 0, binding = 0) readonly buffer A4 { STORED4 a4[]; };
@@ -82,9 +85,9 @@ void store(uint row, uint column, vec4 value) {
 }
 
 void main() {
-  batch = gl_WorkGroupID.z;
+  batch = first_batch + gl_WorkGroupID.z;
   lane = gl_LocalInvocationID.x;
-  uint first_row = gl_WorkGroupID.x * ALL_ROWS;  // fastest: neighbours read the same of B
+  uint first_row = (first_tile + gl_WorkGroupID.x) * ALL_ROWS;  // fastest: neighbours read the same of B
   uint tile = gl_WorkGroupID.y * gl_WorkGroupSize.y + gl_LocalInvocationID.y;
   [[unroll]] for (uint j = 0; j < COLUMN_TILES; j++) columns[j] = ((tile * COLUMN_TILES + j) * 8 + lane) * 4;
 
@@ -136,18 +139,27 @@ void main() {
     SETTLE();
   }
 
+  vec4 row_bias[ROW_TILES];  // of one row for each lane
+  if (BIAS == BIAS_OF_ROW) {
+    [[unroll]] for (uint t = 0; t < ROW_TILES; t++) {
+      uint row = min(first_row + t * 8 + lane % ROWS, m - 1);
+      row_bias[t] = vec4(beta * float(bias[batch * bias_batch + row * bias_row]));
+      SHOW(t, row_bias[t]);
+    }
+    SETTLE();
+  }
   [[unroll]] for (uint j = 0; j < COLUMN_TILES; j++) {
-    if (columns[j] >= n) continue;
+    vec4 scale = vec4(alpha), column_bias = vec4(0.0);
 #ifdef INT8
     uvec4 places = min(columns[j] + uvec4(0, 1, 2, 3), uvec4(n - 1));
-    vec4 scale = alpha * vec4(scales[places.x], scales[places.y], scales[places.z], scales[places.w]);
-#else
-    vec4 scale = vec4(alpha);
+    scale *= vec4(scales[places.x], scales[places.y], scales[places.z], scales[places.w]);
 #endif
+    if (BIAS == BIAS_OF_COLUMN) column_bias = beta * load_bias(0, columns[j]);
     [[unroll]] for (uint r = 0; r < ALL_ROWS; r++) {
-      if (first_row + r < m) {
-        vec4 value = sums[r][j] * scale;
-        if (HAS_BIAS) value += beta * load_bias(first_row + r, columns[j]);
+      vec4 value = fma(sums[r][j], scale, column_bias);
+      if (BIAS == BIAS_OF_ROW) value += SEE(r / 8, row_bias[r / 8], r % 8);
+      if (first_row + r < m && columns[j] < n) {
+        if (BIAS == BIAS_OF_ALL) value += beta * load_bias(first_row + r, columns[j]);
         store(first_row + r, columns[j], activate(value));
       }
     }

@@ -165,6 +165,7 @@ inline void describe_properties(const Instance& instance, VkPhysicalDevice physi
   out->limits.emplace_back("maxMemoryAllocationSize", maintenance.maxMemoryAllocationSize);
   out->limits.emplace_back("minImportedHostPointerAlignment", host.minImportedHostPointerAlignment);
   out->limits.emplace_back("subgroupSize", subgroup.subgroupSize);
+  out->limits.emplace_back("subgroupSupportedOperations", subgroup.supportedOperations);
 }
 
 inline void describe_memory_and_queues(const Instance& instance, VkPhysicalDevice physical, Description* out) {

@@ -1,0 +1,79 @@
+"""Pooling of planes: maximum and mean, by windows or adaptive."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from .call import groups_1d
+from .lanes import waves_of
+from .registry import operator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .call import Call
+
+__all__ = ["adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "max_pool2d"]
+
+FLOATS = {"torch.float32", "torch.float16"}
+
+
+def check_floats(values: dict[str, Any]) -> str | None:
+    """Shaders pool floating-point numbers."""
+    dtype = str(values["self"].dtype)
+    return None if dtype in FLOATS else f"it pools {dtype}"
+
+
+def pair(given: Sequence[int] | int | None, default: tuple[int, int]) -> tuple[int, int]:
+    """A size for both dimensions, as PyTorch lets one give it."""
+    if not given:
+        return default
+    values = [int(given)] if isinstance(given, int) else [int(value) for value in given]
+    return values[0], values[-1]
+
+
+def pool(call: Call, constants: dict[int, int | float]) -> None:
+    """Emit the pooling of all planes; with a second result the places of the maxima."""
+    x, out = call["self"], call.out
+    if out.numel == 0:
+        return
+    invocations = 8 * waves_of(call.limits)
+    places = call.outs[1] if len(call.outs) > 1 else out
+    constants = {**constants, 2: int(len(call.outs) > 1), 100: invocations}
+    push = struct.pack("=4iI", *x.shape[-2:], *out.shape[-2:], out.numel)
+    call.dispatch(f"pool_{out.short}", [x], [out, places], push, groups_1d(out.numel, invocations), constants)
+
+
+@operator("aten.max_pool2d_with_indices.default", "aten.max_pool2d.default", check=check_floats)
+def max_pool2d(call: Call) -> None:
+    """The largest of each window; NaN if there is one."""
+    window = pair(call["kernel_size"], (1, 1))
+    sizes = (
+        *window,
+        *pair(call["stride"], window),
+        *pair(call["padding"], (0, 0)),
+        *pair(call["dilation"], (1, 1)),
+    )
+    pool(call, {0: 1, **dict(enumerate(sizes, 3))})
+
+
+@operator("aten.avg_pool2d.default", check=check_floats)
+def avg_pool2d(call: Call) -> None:
+    """The mean of each window."""
+    window = pair(call["kernel_size"], (1, 1))
+    sizes = (*window, *pair(call["stride"], window), *pair(call["padding"], (0, 0)))
+    divisor = int(call["divisor_override"] or 0)
+    pool(call, {0: 0, **dict(enumerate(sizes, 3)), 11: int(call["count_include_pad"]), 12: divisor})
+
+
+@operator("aten._adaptive_avg_pool2d.default", "aten.adaptive_avg_pool2d.default", check=check_floats)
+def adaptive_avg_pool2d(call: Call) -> None:
+    """The mean of as many windows as outputs are asked for."""
+    pool(call, {0: 0, 1: 1, 11: 0})
+
+
+@operator("aten.adaptive_max_pool2d.default", check=check_floats)
+def adaptive_max_pool2d(call: Call) -> None:
+    """The largest of as many windows as outputs are asked for."""
+    pool(call, {0: 1, 1: 1})
