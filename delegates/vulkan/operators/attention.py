@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from ....allocator.errors import Error
-from .dims import reason_unless_float, same_dtype
+from .dims import reason_unless_float, require_one_dtype, same_dtype
 from .lanes import LANES, group_constants, lane_shader, waves_of
 from .registry import operator
 from .views import spread_strides
@@ -112,6 +112,7 @@ def emit(call: Call, mask: BoundTensor | None, causal: bool, ahead: int, window:
     query, key, value, out = call["query"], call["key"], call["value"], call.out
     if out.numel == 0:
         return
+    require_one_dtype(call, query, key, value, out)
     (batch, heads, queries, columns), (_, key_heads, keys, _) = as_four(query), as_four(key)
     value_columns = as_four(value)[3]
     fits = as_four(key) == (batch, key_heads, keys, columns) and as_four(value)[:3] == (batch, key_heads, keys)
@@ -119,6 +120,7 @@ def emit(call: Call, mask: BoundTensor | None, causal: bool, ahead: int, window:
         raise Error(f"{call.name} of Vulkan is given the shapes {query.shape}, {key.shape}, {value.shape}")
     strides: tuple[int, ...] = (0, 0, 0, 0)
     if mask is not None:
+        require_one_dtype(call, *(() if mask.dtype == "bool" else (query, mask)))
         strides = spread_strides(mask.shape, mask.strides, (batch, heads, queries, keys))
     scale = call["scale"] if call["scale"] is not None else 1.0 / math.sqrt(columns)
     push = struct.pack("<5If", queries, keys, heads, key_heads, heads // max(key_heads, 1), scale)

@@ -186,3 +186,28 @@ def test_refused(name: str, values: dict[str, object], reason: str) -> None:
     check = all_operators()[f"aten.{name}"].check
     assert check is not None
     assert reason in str(check({"self": torch.zeros(2, 2), "out": torch.zeros(1), "values": torch.zeros(1), **values}))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "shape"),
+    [
+        ("aten.slice_copy.Tensor", {"dim": 0, "start": 1, "end": 4, "step": 1}, (3, 4)),
+        ("aten.constant_pad_nd.default", {"pad": [1, 0], "value": 0}, (4, 5)),
+        ("aten.tril.default", {"diagonal": 0}, (4, 4)),
+        ("aten.roll.default", {"shifts": [1], "dims": [0]}, (4, 4)),
+        ("aten.index_select.default", {"dim": 0}, (4, 4)),
+        ("aten.gather.default", {"dim": 0}, (4,)),
+        ("aten.upsample_nearest1d.default", {"scales": None}, (4, 8)),
+    ],
+)
+def test_types_are_not_taken_for_others(
+    operators: OperatorRunner, name: str, arguments: dict[str, object], shape: tuple[int, ...]
+) -> None:
+    """A damaged file may say anything; wider elements would end outside of the buffer."""
+    x, index = operators.temporary("float32", (4, 4)), operators.temporary("int64", (4,))
+    if name == "aten.gather.default":
+        x = operators.temporary("float32", (4,))
+    emit = all_operators()[name].emit
+    emit(Call(name, {"self": x, "index": index, **arguments}, [operators.temporary("float32", shape)], operators))
+    with pytest.raises(Error, match="float32, int8"):
+        emit(Call(name, {"self": x, "index": index, **arguments}, [operators.temporary("int8", shape)], operators))

@@ -73,6 +73,10 @@ def test_own_operator(
     mode: str,
     corners: bool,
 ) -> None:
+    if mode == "bicubic":
+        operators.compare("aten.upsample_bicubic2d.vec", x, list(size), corners, None)
+    if mode == "nearest-exact":
+        operators.compare("aten._upsample_nearest_exact2d.vec", x, list(size), None)
     corners = corners and not mode.startswith("nearest")
     operators.compare("etarena.resize2d.default", x, list(size), None, None, mode, corners)
     if min(x.shape[-2] * given[0], x.shape[-1] * given[1]) >= 1:
