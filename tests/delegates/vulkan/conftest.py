@@ -31,7 +31,7 @@ def nothing_said(device: vulkan.Device) -> Iterator[None]:
 
 
 @pytest.fixture
-def runner(device: vulkan.Device) -> Iterator[CallRunner]:
+def call_runner(device: vulkan.Device) -> Iterator[CallRunner]:
     """Runs single calls as the device is."""
     found = CallRunner(device)
     yield found
@@ -52,3 +52,11 @@ def operators(device: vulkan.Device) -> Iterator[OperatorRunner]:
     found = OperatorRunner(device)
     yield found
     found.close()
+
+
+@pytest.fixture(scope="module")
+def runner(device: vulkan.Device) -> Iterator[OperatorRunner]:
+    """Runs single operators."""
+    runner = OperatorRunner(device)
+    yield runner
+    runner.close()

@@ -15,7 +15,7 @@ KNOWN = ("weight", "bias")
 
 
 def convolve(
-    runner: CallRunner,
+    call_runner: CallRunner,
     x: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
@@ -37,7 +37,7 @@ def convolve(
         **settings,
     }
     expected = torch.ops.aten.convolution.default(**arguments)
-    found = runner.run("aten.convolution.default", arguments, [expected], known)[0]
+    found = call_runner.run("aten.convolution.default", arguments, [expected], known)[0]
     tolerance = 1e-2 if x.dtype == torch.float16 else 1e-4
     largest = float(expected.abs().max()) if expected.numel() else 0.0
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance * largest)
@@ -87,11 +87,15 @@ TRANSPOSED = [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize(("shape", "weights", "options"), [*DIRECT, *POINTWISE, *DEPTHWISE])
 def test_convolution(
-    runner: CallRunner, dtype: torch.dtype, shape: tuple[int, ...], weights: tuple[int, ...], options: dict[str, Any]
+    call_runner: CallRunner,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    weights: tuple[int, ...],
+    options: dict[str, Any],
 ) -> None:
     x, weight, bias = (torch.randn(size).to(dtype) for size in (shape, weights, weights[:1]))
-    convolve(runner, x, weight, bias, **options)
-    convolve(runner, x, weight, None, **options)
+    convolve(call_runner, x, weight, bias, **options)
+    convolve(call_runner, x, weight, None, **options)
 
 
 @pytest.mark.parametrize(("shape", "weights", "options"), [*DIRECT, *DEPTHWISE])
@@ -103,16 +107,16 @@ def test_convolution_through_shared_memory(
 
 @pytest.mark.parametrize(("shape", "weights", "options"), [*DIRECT, *POINTWISE, *DEPTHWISE])
 def test_convolution_by_computed_weights(
-    runner: CallRunner, shape: tuple[int, ...], weights: tuple[int, ...], options: dict[str, Any]
+    call_runner: CallRunner, shape: tuple[int, ...], weights: tuple[int, ...], options: dict[str, Any]
 ) -> None:
-    convolve(runner, torch.randn(shape), torch.randn(weights), torch.randn(weights[0]), known=(), **options)
+    convolve(call_runner, torch.randn(shape), torch.randn(weights), torch.randn(weights[0]), known=(), **options)
 
 
 @pytest.mark.parametrize("known", [KNOWN, ()], ids=["known weights", "computed weights"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize(("shape", "weights", "options"), TRANSPOSED)
 def test_transposed(
-    runner: CallRunner,
+    call_runner: CallRunner,
     dtype: torch.dtype,
     known: tuple[str, ...],
     shape: tuple[int, ...],
@@ -121,11 +125,11 @@ def test_transposed(
 ) -> None:
     x, weight = torch.randn(shape).to(dtype), torch.randn(weights).to(dtype)
     bias = torch.randn(weights[1] * options.get("groups", 1)).to(dtype)
-    convolve(runner, x, weight, bias, known, transposed=True, **options)
+    convolve(call_runner, x, weight, bias, known, transposed=True, **options)
 
 
 @pytest.mark.parametrize("options", [{}, {"groups": 8}, {"padding": [1, 1]}], ids=["product", "depthwise", "direct"])
-def test_activation(runner: CallRunner, options: dict[str, Any]) -> None:
+def test_activation(call_runner: CallRunner, options: dict[str, Any]) -> None:
     x, weight = torch.randn(1, 8, 6, 6), torch.randn(8, 8 // options.get("groups", 1), 1, 1)
     padding = options.get("padding", [0, 0])
     expected = torch.nn.functional.relu6(torch.conv2d(x, weight, None, 1, padding, 1, options.get("groups", 1)))
@@ -143,15 +147,15 @@ def test_activation(runner: CallRunner, options: dict[str, Any]) -> None:
         "lowest": 0.0,
         "highest": 6.0,
     }
-    found = runner.run("aten.convolution.default", arguments, [expected], ["weight"])[0]
+    found = call_runner.run("aten.convolution.default", arguments, [expected], ["weight"])[0]
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_no_images(runner: CallRunner) -> None:
-    convolve(runner, torch.randn(0, 3, 8, 8), torch.randn(4, 3, 3, 3), torch.randn(4))
+def test_no_images(call_runner: CallRunner) -> None:
+    convolve(call_runner, torch.randn(0, 3, 8, 8), torch.randn(4, 3, 3, 3), torch.randn(4))
 
 
-def test_what_lies_outside_counts_as_zero_beside_infinity(runner: CallRunner) -> None:
+def test_what_lies_outside_counts_as_zero_beside_infinity(call_runner: CallRunner) -> None:
     x = torch.zeros(1, 1, 4, 4)
     x[0, 0, 0, 0] = float("inf")
     weight = torch.ones(1, 1, 3, 3)
@@ -169,7 +173,7 @@ def test_what_lies_outside_counts_as_zero_beside_infinity(runner: CallRunner) ->
             "groups": groups,
         }
         for known in (["weight"], []):  # depthwise and direct
-            found = runner.run("aten.convolution.default", arguments, [expected], known)[0]
+            found = call_runner.run("aten.convolution.default", arguments, [expected], known)[0]
             assert torch.equal(found, expected)
 
 

@@ -94,6 +94,19 @@ def attended(_: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> tuple[t
     )
 
 
+def split_in_heads(table: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    heads = x.view(2, -1, 4, 6).transpose(1, 2)
+    found = scaled_dot_product_attention(heads @ table[:6], heads, heads)
+    return found.transpose(1, 2).reshape(2, -1, 24) + x
+
+
+def test_attention_among_views() -> None:
+    """As transformers write it: kept whole though its result has another layout than PyTorch gives it."""
+    torch.manual_seed(0)
+    inputs = [(torch.randn(2, length, 24),) for length in (5, 1, 33)]
+    compare_exported(Calls(split_in_heads), inputs[0], inputs[1:], dynamic=(({1: N},),))
+
+
 def test_attention_of_any_lengths() -> None:
     torch.manual_seed(0)
     lengths = [(6, 9), (1, 4), (30, 17), (2, 2)]
