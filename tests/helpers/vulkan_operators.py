@@ -229,7 +229,7 @@ def compare_exported(
     *,
     dynamic: Any = None,
     operators: Collection[str] = (),
-) -> None:
+) -> bytes:
     """Export a module to Vulkan and compare what it computes with PyTorch.
 
     Parameters
@@ -242,6 +242,11 @@ def compare_exported(
         Dynamic shapes, as for `torch.export.export`.
     operators
         Operators that the delegate has to have taken; by default none may be left to the CPU.
+
+    Returns
+    -------
+    bytes
+        The program, in which delegates name their operators.
     """
     model = etarena.export(module.eval(), examples, dynamic_shapes=dynamic, partitioners=[etarena.VulkanPartitioner()])
     left = [name for name in instructions_left(model) if not operators or name in operators]
@@ -254,6 +259,7 @@ def compare_exported(
         given, wanted = ([x] if isinstance(x, torch.Tensor) else x for x in (results, expected))
         for ours, theirs in zip(given, wanted, strict=True):
             assert_close(ours, theirs)
+    return model.buffer
 
 
 def instructions_left(model: Any) -> list[str]:

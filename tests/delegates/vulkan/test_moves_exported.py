@@ -104,7 +104,16 @@ def test_attention_among_views() -> None:
     """As transformers write it: kept whole though its result has another layout than PyTorch gives it."""
     torch.manual_seed(0)
     inputs = [(torch.randn(2, length, 24),) for length in (5, 1, 33)]
-    compare_exported(Calls(split_in_heads), inputs[0], inputs[1:], dynamic=(({1: N},),))
+    file = compare_exported(Calls(split_in_heads), inputs[0], inputs[1:], dynamic=(({1: N},),))
+    assert b"scaled_dot_product_attention" in file
+    assert b"softmax" not in file
+
+
+def test_attention_that_is_too_wide_is_taken_apart() -> None:
+    wide = (torch.randn(1, 1, 3, 200),)
+    file = compare_exported(Calls(lambda _, x: scaled_dot_product_attention(x, x, x)), wide)
+    assert b"scaled_dot_product_attention" not in file
+    assert b"softmax" in file
 
 
 def test_attention_of_any_lengths() -> None:
