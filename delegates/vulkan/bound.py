@@ -148,7 +148,7 @@ class BoundGraph:
             raise Error(f"output {place} of a Vulkan delegate has the bytes of another tensor")
 
     def _by_number(self, number: int, known: BoundTensor) -> BoundTensor:
-        return self._tensors[number] if number >= 0 else known
+        return self._tensors[number] if number >= 0 else BoundTensor(number, known.dtype, known.shape)
 
     def _find(self, number: int) -> int:
         while number in self._root:

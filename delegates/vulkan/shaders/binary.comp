@@ -48,7 +48,7 @@ vec4 of_floats(vec4 a, vec4 b) {
     case SQUARED_DIFFERENCE: return (a - b) * (a - b);
     case EXP_DIFFERENCE: return exp_of(a - b);
     case PRELU: return mix(b * a, a, greaterThan(a, vec4(0.0)));
-    case ATAN2: return atan(a, b);
+    case ATAN2: return atan2_of(a, b);
   }
   return a;
 }

@@ -87,7 +87,10 @@ vec4 remainder_of(vec4 a, vec4 b) {
 }
 
 vec4 floor_divide_of(vec4 a, vec4 b) {
-  vec4 quotient = (a - remainder_of(a, b)) / b;
+  vec4 r = fmod_of(a, b);
+  vec4 quotient = (a - r) / b;  // a whole number, nearly
+  bvec4 turn = bvec4(uvec4(notEqual(r, vec4(0.0))) & uvec4(notEqual(lessThan(r, vec4(0.0)), lessThan(b, vec4(0.0)))));
+  quotient = mix(quotient, quotient - 1.0, turn);
   return mix(floor(quotient + 0.5), a / b, equal(b, vec4(0.0)));
 }
 
@@ -100,11 +103,21 @@ vec4 pow_of(vec4 x, vec4 y) {
   bvec4 whole = equal(y, floor(y));
   vec4 half_y = y * 0.5;
   bvec4 odd = bvec4(uvec4(whole) & uvec4(notEqual(half_y, floor(half_y))));
-  bvec4 negative = lessThan(x, vec4(0.0));
+  bvec4 negative = notEqual(floatBitsToUint(x) & 0x80000000u, uvec4(0u));
   power = mix(power, -power, bvec4(uvec4(negative) & uvec4(odd)));
-  bvec4 unreal = bvec4(uvec4(negative) & uvec4(not(whole)) & uvec4(not(isinf(x))));
+  bvec4 unreal = bvec4(uvec4(lessThan(x, vec4(0.0))) & uvec4(not(whole)) & uvec4(not(isinf(x))));
   power = mix(power, vec4(NOT_A_NUMBER), bvec4(uvec4(unreal) | uvec4(isnan(x)) | uvec4(isnan(y))));
-  return mix(power, vec4(1.0), bvec4(uvec4(equal(y, vec4(0.0))) | uvec4(equal(x, vec4(1.0)))));
+  bvec4 one = bvec4(uvec4(equal(x, vec4(1.0))) | (uvec4(equal(magnitude, vec4(1.0))) & uvec4(isinf(y))));
+  return mix(power, vec4(1.0), bvec4(uvec4(equal(y, vec4(0.0))) | uvec4(one)));
+}
+
+vec4 atan2_of(vec4 y, vec4 x) {
+  bvec4 none = bvec4(uvec4(equal(x, vec4(0.0))) & uvec4(equal(y, vec4(0.0))));
+  bvec4 both = bvec4(uvec4(isinf(x)) & uvec4(isinf(y)));
+  vec4 left = vec4(floatBitsToUint(x) >> 31);  // 1 for negative x, minus zero too
+  vec4 positive = mix(mix(atan(abs(y), x), 3.14159265359 * left, none), 0.78539816340 + 1.57079632679 * left, both);
+  vec4 result = uintBitsToFloat(floatBitsToUint(positive) | (floatBitsToUint(y) & 0x80000000u));
+  return keep_nan(x, keep_nan(y, result));
 }
 
 int pow_of(int x, int y) {
