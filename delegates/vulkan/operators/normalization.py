@@ -91,10 +91,10 @@ def normalize(
     aligned = rows.size % 4 == 0 and (not rows.by_channel or rows.each % 4 == 0)
     result = out if out.dtype == "float32" or rows.size % 4 == 0 else call.temporary("float32", out.shape)
     known = weight or bias or x
-    means, deviations = (result, result) if statistics is None else (_wide(call, statistics[0]), _wide(call, statistics[1]))
-    push = struct.pack(
-        "<6If", x.numel, rows.count, rows.size, rows.groups, rows.channels, rows.each, epsilon
+    means, deviations = (
+        (result, result) if statistics is None else (_wide(call, statistics[0]), _wide(call, statistics[1]))
     )
+    push = struct.pack("<6If", x.numel, rows.count, rows.size, rows.groups, rows.channels, rows.each, epsilon)
     constants = {
         0: int(centered),
         1: int(rows.by_channel),
@@ -163,7 +163,14 @@ def rms_norm(call: Call) -> None:
     epsilon = call.get("eps")
     rows = Rows(x.numel // max(size, 1), size)
     normalize(
-        call, x, call.get("weight"), None, rows, EPSILON[x.dtype] if epsilon is None else epsilon, call.out, centered=False
+        call,
+        x,
+        call.get("weight"),
+        None,
+        rows,
+        EPSILON[x.dtype] if epsilon is None else epsilon,
+        call.out,
+        centered=False,
     )
 
 
