@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ...device.vulkan.device import Device
     from ...device.vulkan.memory import Buffer, Image
 
-__all__ = ["record_image_to_tensor", "record_tensor_to_image", "tensor_bytes"]
+__all__ = ["record_image_to_tensor", "record_tensor_to_image", "tensor_bytes", "texel_bytes"]
 
 UNDEFINED, GENERAL, SHADER_READ_ONLY, PREINITIALIZED = 0, 1, 5, 8  # VkImageLayout
 TRANSFER_SRC, TRANSFER_DST, SAMPLED, STORAGE = 0x1, 0x2, 0x4, 0x8  # VkImageUsageFlagBits
@@ -60,6 +60,11 @@ ANY_FORMAT = "shaderStorageImageWriteWithoutFormat"
 def tensor_bytes(image: Image, channels: int) -> int:
     """Bytes of the tensor of an image."""
     return 4 * channels * image.width * image.height
+
+
+def texel_bytes(image: Image) -> int:
+    """Bytes that the texels of an image take in a buffer on their way."""
+    return -(-image.width * image.height // 4) * 4 * format_of(image.format).texel_bytes
 
 
 @dataclass(frozen=True)
@@ -91,9 +96,11 @@ class Conversion:
         """The tensor as a binding."""
         return self.buffer, self.offset, tensor_bytes(self.image, self.channels)
 
-    def staging(self) -> Buffer:
-        """A buffer for the texels, in whole fours."""
-        return self.device.buffer(-(-self.texels // 4) * 4 * self.shape.texel_bytes, usage=BUFFER_USAGE)
+    def staging(self, given: tuple[Buffer, int] | None) -> tuple[Buffer, int, int]:
+        """Where the texels go on their way: as a binding."""
+        nbytes = texel_bytes(self.image)
+        buffer, offset = (self.device.buffer(nbytes, usage=BUFFER_USAGE), 0) if given is None else given
+        return buffer, offset, nbytes
 
     def texel_shader(self, name: str) -> str:
         """The variant of a shader for texels in a buffer."""
@@ -143,6 +150,7 @@ def record_image_to_tensor(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     through_buffer: bool | None = None,
+    texels: tuple[Buffer, int] | None = None,
 ) -> None:
     """Record the conversion of an image to a tensor; ordered with what is recorded before and after.
 
@@ -162,6 +170,9 @@ def record_image_to_tensor(
         Of each channel; 0 and 1 by default.
     through_buffer
         Which way is tried first; by default what suits the device.
+    texels
+        Buffer and offset for the texels where they go through one, `texel_bytes` of memory that is free meanwhile; the
+        tensor may lie in the same buffer beside them. By default a buffer is made and kept with the recording.
 
     Raises
     ------
@@ -187,9 +198,8 @@ def record_image_to_tensor(
         if image.layout != before:
             commands.transition(image, before)
     elif image.usage & TRANSFER_SRC:
-        texels = work.staging()
-        commands.copy_from_image(image, texels, 0, work.texels * work.shape.texel_bytes)
-        source = (texels, 0, texels.nbytes)
+        source = work.staging(texels)
+        commands.copy_from_image(image, source[0], source[1], work.texels * work.shape.texel_bytes)
         work.dispatch(work.texel_shader("texels_to_tensor"), "bb", (source, work.numbers), numbers, swapped=swapped)
         commands.barrier()
     else:
@@ -210,6 +220,7 @@ def record_tensor_to_image(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     through_buffer: bool | None = None,
+    texels: tuple[Buffer, int] | None = None,
 ) -> None:
     """Record the conversion of a tensor to an image, all of which is written.
 
@@ -230,11 +241,10 @@ def record_tensor_to_image(
         if before not in (GENERAL, UNDEFINED, PREINITIALIZED):
             commands.transition(image, before)
     elif image.usage & TRANSFER_DST:
-        texels = work.staging()
-        to = (texels, 0, texels.nbytes)
+        to = work.staging(texels)
         commands.barrier()
         work.dispatch(work.texel_shader("tensor_to_texels"), "bb", (work.numbers, to), numbers, swapped=swapped)
-        commands.copy_to_image(texels, 0, work.texels * work.shape.texel_bytes, image)
+        commands.copy_to_image(to[0], to[1], work.texels * work.shape.texel_bytes, image)
     else:
         raise DeviceError(
             f"the image was made with the usage 0x{image.usage:x}: TRANSFER_DST is needed to write it, or STORAGE for "

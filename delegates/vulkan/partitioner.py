@@ -43,8 +43,14 @@ IDLE = frozenset(
 )
 
 
-def unsupported(node: Node) -> str | None:
-    """Why a node cannot go to Vulkan; None if it can."""
+def unsupported(node: Node, any_layout: bool = False) -> str | None:
+    """Why a node cannot go to Vulkan; None if it can.
+
+    Parameters
+    ----------
+    node
+        Of an edge program, or with `any_layout` of one before that, where views still have the layout of their source.
+    """
     if node.op != "call_function":
         return "it is no operator"
     if node.target is operator.getitem:
@@ -64,7 +70,7 @@ def unsupported(node: Node) -> str | None:
             return f"it has a tensor of rank {tensor.dim()}, {MOST_RANK} is the most"
         if tensor.layout is not torch.strided:
             return f"it has a tensor of layout {tensor.layout}"
-    if any(not _row_major(tensor) for tensor in tensors_of(values["out"])):
+    if not any_layout and any(not _row_major(tensor) for tensor in tensors_of(values["out"])):
         return "its result is not contiguous"
     return found.check(values) if found.check is not None else None
 
@@ -117,8 +123,9 @@ class VulkanPartitioner(Partitioner):
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
         """Operators that have a shader as a whole, where it can run them: nobody else can."""
+        _reshape_attention(ep)
         kept = [_overload(name) for name, found in all_operators().items() if found.keep and name not in self.skip]
-        return kept, lambda node: unsupported(node) is None
+        return kept, lambda node: unsupported(node, any_layout=True) is None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes; each group becomes one delegate."""
@@ -181,6 +188,20 @@ def _all_sizes(entry: Any) -> list[int | torch.SymInt]:
     if isinstance(entry, list | tuple):
         return [size for inner in entry for size in _all_sizes(inner)]
     return []
+
+
+def _reshape_attention(program: ExportedProgram) -> None:
+    """Let views of what attention gives be reshapes: kept whole, it gives another layout than PyTorch's kernels do."""
+    aten = torch.ops.aten
+    for module in program.graph_module.modules():
+        nodes = module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ()
+        shown = {node for node in nodes if node.target is aten.scaled_dot_product_attention.default}
+        for node in nodes:
+            if node.op == "call_function" and shown.intersection(node.all_input_nodes):
+                if node.target is aten.view.default:
+                    node.target = aten.reshape.default
+                if getattr(node.target, "is_view", False):
+                    shown.add(node)
 
 
 def _overload(name: str) -> torch._ops.OpOverload:

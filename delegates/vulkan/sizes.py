@@ -29,7 +29,8 @@ def expression(size: int | torch.SymInt) -> Any:
 class GraphSizes:
     """Registers of a graph's sizes.
 
-    A symbol is what an input has as a size, alone or scaled and shifted. Where an input has a size that mixes symbols
+    A symbol is what a tensor among the inputs has as a size, alone or scaled and shifted: the value of an int is not
+    known yet when a plan is made. Where an input has a size that mixes symbols
     which no input has alone, that size is a symbol of its own.
 
     Parameters
@@ -41,9 +42,7 @@ class GraphSizes:
     def __init__(self, inputs: Sequence[Sequence[int | torch.SymInt] | int | torch.SymInt]) -> None:
         self._known: list[InputSize] = []
         for place, given in enumerate(inputs):
-            if isinstance(given, int | torch.SymInt):
-                self._known.append(InputSize(place, -1, expression(given)))
-            else:
+            if not isinstance(given, int | torch.SymInt):
                 self._known += [InputSize(place, dim, expression(size)) for dim, size in enumerate(given)]
         self._mixed: dict[Any, Any] = {}
         self._symbols: list[Any] = []

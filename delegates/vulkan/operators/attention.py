@@ -7,7 +7,8 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from ....allocator.errors import Error
-from .dims import reason_unless_float, same_dtype
+from .dims import reason_unless_float, require_one_dtype, same_dtype
+from .lanes import LANES, group_constants, lane_shader, waves_of
 from .registry import operator
 from .views import spread_strides
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 FEW = 2  # queries, up to which invocations share one
 WIDEST = 128  # columns that invocations keep
 ENDLESS = 1 << 30  # keys
-GROUPS = 4  # of eight invocations in a workgroup
 
 
 def same_sizes(first: torch.Tensor, second: torch.Tensor, dims: range) -> bool:
@@ -72,7 +72,7 @@ def as_four(tensor: BoundTensor) -> tuple[int, ...]:
 def suffix(call: Call, kind: str, mask: BoundTensor | None) -> str:
     """Which variant of the shaders."""
     bytes_mask = "_bytes" if mask is not None and mask.dtype == "bool" else ""
-    return f"{kind}{bytes_mask}{'' if call.limits['subgroupSize'] >= 8 else '_shared'}"
+    return lane_shader(f"{kind}{bytes_mask}", call.limits)
 
 
 @operator("aten.scaled_dot_product_attention.default", check=check_attention, keep=True)
@@ -112,6 +112,7 @@ def emit(call: Call, mask: BoundTensor | None, causal: bool, ahead: int, window:
     query, key, value, out = call["query"], call["key"], call["value"], call.out
     if out.numel == 0:
         return
+    require_one_dtype(call, query, key, value, out)
     (batch, heads, queries, columns), (_, key_heads, keys, _) = as_four(query), as_four(key)
     value_columns = as_four(value)[3]
     fits = as_four(key) == (batch, key_heads, keys, columns) and as_four(value)[:3] == (batch, key_heads, keys)
@@ -119,13 +120,14 @@ def emit(call: Call, mask: BoundTensor | None, causal: bool, ahead: int, window:
         raise Error(f"{call.name} of Vulkan is given the shapes {query.shape}, {key.shape}, {value.shape}")
     strides: tuple[int, ...] = (0, 0, 0, 0)
     if mask is not None:
+        require_one_dtype(call, *(() if mask.dtype == "bool" else (query, mask)))
         strides = spread_strides(mask.shape, mask.strides, (batch, heads, queries, keys))
     scale = call["scale"] if call["scale"] is not None else 1.0 / math.sqrt(columns)
     push = struct.pack("<5If", queries, keys, heads, key_heads, heads // max(key_heads, 1), scale)
     push += struct.pack("<2i4I", ahead, min(window or ENDLESS, ENDLESS), *strides)
     few = queries <= FEW
-    per_group = GROUPS * (1 if few else 8)
-    constants = {
+    per_group = waves_of(call.limits) * (1 if few else LANES)
+    constants: dict[int, int | float] = {
         0: -(-columns // 4),
         1: -(-value_columns // 4),
         2: int(mask is not None),
@@ -133,8 +135,7 @@ def emit(call: Call, mask: BoundTensor | None, causal: bool, ahead: int, window:
         4: int(causal),
         5: columns % 4,
         6: value_columns % 4,
-        100: 8,
-        101: GROUPS,
+        **group_constants(call.limits),
     }
     shader = f"attention{'_few' if few else ''}_{suffix(call, query.short, mask)}"
     # Nothing is read of a mask that is not there, and of keys that are not there.

@@ -21,6 +21,7 @@ __all__ = ["Convolution", "Taps", "convolution", "pack_channels", "pack_depthwis
 
 PIXELS = 32  # of a tile: four for each of eight lanes
 MOST_TILES = 4  # of eight output channels, in registers
+MOST_ROW_TAPS = 16
 MOST_DEPTHWISE_TAPS = 49  # all are unrolled
 
 
@@ -126,6 +127,13 @@ class Convolution:
         return self.in_of_group == 1 and not self.transposed and fits
 
     @property
+    def has_rows(self) -> bool:
+        """Whether loading each pixel of a row once for all taps pays, and can be unrolled."""
+        columns = 3 * self.stride[1] + (self.kernel[1] - 1) * self.dilation[1] + 1
+        unrolled = 3 <= self.kernel[1] <= MOST_ROW_TAPS and self.padding[1] < columns <= 32
+        return unrolled and not self.transposed
+
+    @property
     def channel_tiles(self) -> int:
         """Tiles of eight output channels that a lane works on."""
         tiles = -(-self.out_of_group // LANES)
@@ -138,6 +146,15 @@ def pack_channels(weight: np.ndarray[Any, Any], groups: int) -> np.ndarray[Any, 
     rows = out // groups
     packed = np.zeros((groups, -(-rows // 8) * 8, height, width, -(-inner // 4) * 4), weight.dtype)
     packed[:, :rows, :, :, :inner] = weight.reshape(groups, rows, inner, height, width).transpose(0, 1, 3, 4, 2)
+    return packed
+
+
+def pack_taps(weight: np.ndarray[Any, Any], groups: int) -> np.ndarray[Any, Any]:
+    """From (out, in, y, x) to (group, out to a multiple of 8, y, in, x to a multiple of 4), zeros between."""
+    out, inner, height, width = weight.shape
+    rows = out // groups
+    packed = np.zeros((groups, -(-rows // 8) * 8, height, inner, -(-width // 4) * 4), weight.dtype)
+    packed[:, :rows, :, :, :width] = weight.reshape(groups, rows, inner, height, width).transpose(0, 1, 3, 2, 4)
     return packed
 
 
@@ -173,6 +190,8 @@ def convolution(call: Call) -> None:
         depthwise(call, sizes)
     elif sizes.transposed:
         transposed(call, sizes)
+    elif known and sizes.has_rows:
+        by_rows(call, sizes)
     else:
         y, x = (Taps(0, 1, sizes.kernel[d], -sizes.padding[d], sizes.dilation[d]) for d in range(2))
         direct(call, sizes, y, x, steps=sizes.stride, phase=(0, 0), out_step=(1, 1))
@@ -192,6 +211,7 @@ def pointwise(call: Call, sizes: Convolution) -> None:
         a_batch=0,
         b_row=pixels,
         b_column=1,
+        b_tile=32,
         b_batch=inner * pixels,
         bias=None if bias is None else (1, 0, 0),
     )
@@ -220,6 +240,38 @@ def depthwise(call: Call, sizes: Convolution) -> None:
     call.dispatch(
         f"depthwise_{out.short}", [x, packed, packed if bias is None else bias], [out], push, groups, constants
     )
+
+
+def by_rows(call: Call, sizes: Convolution) -> None:
+    """The kernel that loads each pixel of a row once for all taps."""
+    bias, out = call["bias"], call.out
+    kernel, groups = sizes.kernel, sizes.groups
+
+    def pack(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return pack_taps(array.reshape(*array.shape[:2], *kernel), groups)
+
+    packed = call.packed(call["weight"], "taps", pack)
+    constants: dict[int, int | float] = {
+        0: sizes.channel_tiles,
+        **dict(enumerate((*kernel, sizes.stride[1], sizes.dilation[1], sizes.padding[1]), 1)),
+        6: int(sizes.size[1] % 4 == 0),
+        7: int(sizes.out_size[1] % 4 == 0),
+        8: int(bias is not None),
+        **group_constants(call.limits),
+        **activation_constants(call),
+    }
+    reads = [call["input"], packed, packed if bias is None else bias]
+    channel_groups = groups * -(-sizes.out_of_group // (LANES * sizes.channel_tiles))
+    fours, waves = sizes.out_size[0] * -(-sizes.out_size[1] // 4), waves_of(call.limits)
+    shader = lane_shader(f"conv2d_rows_{out.short}", call.limits)
+    rows = (sizes.stride[0], sizes.dilation[0], sizes.padding[0])
+    channels = (sizes.in_of_group, sizes.out_of_group, groups)
+    for first_batch, batches in slices(sizes.batch, MOST_GROUPS):
+        for first, tiles in slices(-(-fours // (LANES * waves)), MOST_GROUPS):
+            numbers = (*sizes.size, *sizes.out_size, *rows, first * waves, first_batch, *channels)
+            call.dispatch(
+                shader, reads, [out], struct.pack("=7i5I", *numbers), (channel_groups, tiles, batches), constants
+            )
 
 
 def transposed(call: Call, sizes: Convolution) -> None:

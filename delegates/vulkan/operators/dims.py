@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 
     import torch
 
-    from .call import BoundTensor
+    from .call import BoundTensor, Call
 
 __all__ = [
     "dimension",
     "in_range",
     "reason_unless_float",
     "reason_unless_indices",
+    "require_one_dtype",
     "same_dtype",
     "slice_start",
     "split_at",
@@ -62,6 +63,19 @@ def same_dtype(out: torch.Tensor, tensors: Sequence[torch.Tensor]) -> str | None
     """Why tensors cannot be moved into a result as they are."""
     other = next((tensor.dtype for tensor in tensors if tensor.dtype != out.dtype), None)
     return None if other is None else f"it turns {other} into {out.dtype}"
+
+
+def require_one_dtype(call: Call, *tensors: BoundTensor) -> None:
+    """Refuse to take elements of one type for another: exports check this, but files may be damaged.
+
+    Raises
+    ------
+    Error
+        Types differ.
+    """
+    found = {tensor.dtype for tensor in tensors}
+    if len(found) > 1:
+        raise Error(f"{call.name} of Vulkan is given tensors of the types {', '.join(sorted(found))}")
 
 
 def reason_unless_float(values: dict[str, Any], *names: str) -> str | None:

@@ -15,7 +15,7 @@ import numpy as np
 from ....allocator.errors import Error, InputError
 from ..dtypes import ITEM_BYTES
 from .call import BoundTensor, Call, contiguous_strides, groups_1d
-from .dims import dimension, reason_unless_indices, same_dtype, split_at
+from .dims import dimension, reason_unless_indices, require_one_dtype, same_dtype, split_at
 from .joining import copy_whole
 from .padding import CONSTANT, Padded, element, pad
 from .registry import operator
@@ -51,6 +51,7 @@ def rows(
         return
     if many == 0:
         raise InputError(f"{call.name} looks for {index.numel} elements in a dimension without any")
+    require_one_dtype(call, source, target)
     item = ITEM_BYTES[moved.dtype]
     factor = WIDEST // item
     while inner % factor:
@@ -99,6 +100,9 @@ def gather_dispatch(call: Call, source: BoundTensor, chosen: BoundTensor, target
     index = call["index"]
     if index.numel == 0:
         return
+    require_one_dtype(call, source, chosen, target)
+    if target is not chosen and target.shape != index.shape:
+        raise Error(f"{call.name} of Vulkan finds the shape {target.shape} with an index of {index.shape}")
     dim = dimension(call["dim"], len(index.shape))
     shape, sizes = index.shape or (1,), chosen.shape or (1,)
     if len(shape) != len(sizes) or any(a > b for i, (a, b) in enumerate(zip(shape, sizes, strict=True)) if i != dim):

@@ -14,7 +14,7 @@ from .registry import operator
 if TYPE_CHECKING:
     from .call import BoundTensor, Call
 
-__all__ = ["Product", "dispatch_product", "pack_rows_by_four", "pack_transposed"]
+__all__ = ["Product", "dispatch_product", "pack_rows_by_four", "pack_tiles"]
 
 MOST_GROUPS = 65535  # in a direction; the least that Vulkan guarantees
 TILE = 32  # columns of eight lanes with four each
@@ -28,8 +28,8 @@ class Product:
     ----------
     m, n, k, batch
         Sizes.
-    a_row, a_batch, b_row, b_column, b_batch
-        Strides of A and B; columns of A are adjacent.
+    a_row, a_batch, b_row, b_column, b_tile, b_batch
+        Strides of A and B; columns of A are adjacent, and those of B lie in tiles of 32.
     bias
         Strides of the bias by row, column and batch; None without.
     alpha, beta
@@ -44,6 +44,7 @@ class Product:
     a_batch: int
     b_row: int
     b_column: int
+    b_tile: int
     b_batch: int
     bias: tuple[int, int, int] | None = None
     alpha: float = 1.0
@@ -86,8 +87,16 @@ class Product:
 
     def push(self, first_tile: int, first_batch: int) -> bytes:
         """Push constants of the dispatch that begins at a tile of rows and a member of the batch."""
-        strides = (self.a_row, self.a_batch, self.b_row, self.b_column, self.b_batch, *(self.bias or (0, 0, 0)))
-        return struct.pack("=11I2f2I", self.m, self.n, self.k, *strides, self.alpha, self.beta, first_tile, first_batch)
+        strides = (
+            self.a_row,
+            self.a_batch,
+            self.b_row,
+            self.b_column,
+            self.b_tile,
+            self.b_batch,
+            *(self.bias or (0, 0, 0)),
+        )
+        return struct.pack("=12I2f2I", self.m, self.n, self.k, *strides, self.alpha, self.beta, first_tile, first_batch)
 
 
 def dispatch_product(
@@ -99,7 +108,7 @@ def dispatch_product(
     out: BoundTensor,
     scales: BoundTensor | None = None,
 ) -> None:
-    """Emit a product; with `scales` (float32, one for each column) B is of int8, its rows padded to multiples of 4."""
+    """Emit a product; with `scales` (float32, one for each column) B is of int8."""
     if out.numel == 0:
         return
     shader = lane_shader(f"matmul_{out.short}" + ("_int8" if scales is not None else ""), call.limits)
@@ -118,9 +127,12 @@ def pack_rows_by_four(weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.pad(weight, ((0, 0), (0, -weight.shape[1] % 4)))
 
 
-def pack_transposed(weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The transposed matrix with rows padded by zeros to a multiple of four."""
-    return pack_rows_by_four(np.ascontiguousarray(weight.T))
+def pack_tiles(weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """From (n, k) to (n / 32, k, 32), zeros behind the last: a tile of columns is read from one end to the other."""
+    n, k = weight.shape
+    packed = np.zeros((-(-n // TILE) * TILE, k), weight.dtype)
+    packed[:n] = weight
+    return packed.reshape(-1, TILE, k).transpose(0, 2, 1)
 
 
 def broadcast_strides(bias: BoundTensor | None, batched: bool) -> tuple[int, int, int] | None:
@@ -149,6 +161,7 @@ def matrices(call: Call, a: BoundTensor, b: BoundTensor, bias: BoundTensor | Non
         a_batch=m * k,
         b_row=n,
         b_column=1,
+        b_tile=TILE,
         b_batch=k * n,
         bias=broadcast_strides(bias, batched),
         alpha=float(call.get("alpha", 1.0)),
@@ -175,12 +188,22 @@ def baddbmm(call: Call) -> None:
     matrices(call, call["batch1"], call["batch2"], call["self"])
 
 
-def linear_product(x: BoundTensor, n: int, b_row: int, bias: BoundTensor | None) -> Product:
-    """The product of a linear layer whose weights lie transposed."""
+def linear_product(x: BoundTensor, n: int, bias: BoundTensor | None) -> Product:
+    """The product of a linear layer whose weights are packed in tiles."""
     k = x.shape[-1]
-    m = int(np.prod(x.shape[:-1], dtype=np.int64))
-    strides = None if bias is None else (0, 1, 0)
-    return Product(m=m, n=n, k=k, batch=1, a_row=k, a_batch=0, b_row=b_row, b_column=1, b_batch=0, bias=strides)
+    return Product(
+        m=int(np.prod(x.shape[:-1], dtype=np.int64)),
+        n=n,
+        k=k,
+        batch=1,
+        a_row=k,
+        a_batch=0,
+        b_row=TILE,
+        b_column=1,
+        b_tile=TILE * k,
+        b_batch=0,
+        bias=None if bias is None else (0, 1, 0),
+    )
 
 
 @operator("aten.linear.default", keep=True)
@@ -188,13 +211,12 @@ def linear(call: Call) -> None:
     """``input @ weight.T + bias``."""
     x, weight, bias = call["input"], call["weight"], call["bias"]
     n, k = (1, weight.shape[0]) if len(weight.shape) == 1 else weight.shape
+    product = linear_product(x, n, bias)
     if call.is_constant(weight):
-        packed = call.packed(weight, "transposed", lambda array: pack_transposed(array.reshape(n, k)))
-        product = linear_product(x, n, -(-n // 4) * 4, bias)
+        packed = call.packed(weight, "tiles", lambda array: pack_tiles(array.reshape(n, k)))
         dispatch_product(call, product, x, packed, bias, call.out)
-        return
-    product = replace(linear_product(x, n, 1, bias), b_column=k)
-    dispatch_product(call, product, x, weight, bias, call.out)
+    else:
+        dispatch_product(call, replace(product, b_row=1, b_column=k), x, weight, bias, call.out)
 
 
 def check_int8(values: dict[str, Any]) -> str | None:
@@ -206,7 +228,6 @@ def check_int8(values: dict[str, Any]) -> str | None:
 def linear_int8(call: Call) -> None:
     """``self @ (mat2 * scales[:, None]).T`` with int8 `mat2`, one scale for each output."""
     x, weight, scales = call["self"], call["mat2"], call["scales"]
-    n = weight.shape[0]
-    packed = call.packed(weight, "transposed", pack_transposed)
+    packed = call.packed(weight, "tiles", pack_tiles)
     wide = call.packed(scales, "float32", lambda array: array.astype(np.float32))
-    dispatch_product(call, linear_product(x, n, -(-n // 4) * 4, None), x, packed, None, call.out, wide)
+    dispatch_product(call, linear_product(x, weight.shape[0], None), x, packed, None, call.out, wide)

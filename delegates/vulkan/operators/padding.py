@@ -9,7 +9,7 @@ from typing import Any
 from ....allocator.errors import Error
 from ..dtypes import ITEM_BYTES
 from .call import BoundTensor, Call, groups_1d
-from .dims import dimension
+from .dims import dimension, require_one_dtype
 from .registry import operator
 from .strided_copy import LOCAL, MOST_RANK, WIDEST, Divisors, produce
 
@@ -75,6 +75,7 @@ def pad(call: Call, source: BoundTensor, out: BoundTensor, dims: list[Padded], m
     """
     if out.numel == 0:
         return
+    require_one_dtype(call, source, out)
     merged = merge(dims, mode)
     if len(merged) > MOST_RANK:
         raise Error(f"{call.name} of Vulkan pads {len(merged)} dimensions, {MOST_RANK} are the most")
@@ -167,6 +168,8 @@ def replication_pad(call: Call) -> None:
 def roll(call: Call) -> None:
     """Elements that leave at one side come in at the other."""
     source = call["self"]
+    if source.shape != call.out.shape:
+        raise Error(f"{call.name} of Vulkan makes the shape {call.out.shape} of {source.shape}")
     if source.numel == 0:
         return
     if not call["dims"]:
@@ -185,6 +188,9 @@ def roll(call: Call) -> None:
 def triangle(call: Call) -> None:
     """Matrices with one triangle zeroed."""
     source = call["self"]
+    require_one_dtype(call, source, call.out)
+    if source.shape != call.out.shape:
+        raise Error(f"{call.name} of Vulkan makes the shape {call.out.shape} of {source.shape}")
     rows, columns = source.shape[-2:]
     diagonal = min(max(call["diagonal"], -rows - 1), columns + 1)
     push = struct.pack("<3IiI", source.numel, rows, columns, diagonal, 0)

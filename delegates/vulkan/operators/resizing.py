@@ -10,7 +10,7 @@ import numpy as np
 from ....allocator.errors import Error
 from ..dtypes import ITEM_BYTES
 from .call import BoundTensor, Call, groups_1d
-from .dims import reason_unless_float, same_dtype
+from .dims import reason_unless_float, require_one_dtype, same_dtype
 from .registry import operator
 from .strided_copy import LOCAL, Divisors
 
@@ -48,6 +48,7 @@ def resize(call: Call, rank: int, mode: str, corners: bool = False) -> None:
     source, out = source_of(call), call.out
     if out.numel == 0:
         return
+    require_one_dtype(call, source, out)
     size, to = source.shape[-rank:], out.shape[-rank:]
     found = [scale_of(*each, mode, corners) for each in zip(scales(call, rank), size, to, strict=True)]
     (height, width), (to_height, to_width) = (1, *size)[-2:], (1, *to)[-2:]
@@ -91,6 +92,18 @@ def linear_1d(call: Call) -> None:
     resize(call, 1, "linear", call["align_corners"])
 
 
+@operator("aten._upsample_nearest_exact2d.vec", "aten._upsample_nearest_exact2d.default")
+def nearest_exact_2d(call: Call) -> None:
+    """Each pixel is the one nearest to its middle."""
+    resize(call, 2, "nearest-exact")
+
+
+@operator("aten.upsample_bicubic2d.vec", "aten.upsample_bicubic2d.default", check=check_floats)
+def cubic_2d(call: Call) -> None:
+    """Interpolated between 4 x 4 pixels."""
+    resize(call, 2, "cubic", call["align_corners"])
+
+
 @operator("etarena.resize2d.default", check=check_floats)
 def own_resize(call: Call) -> None:
     """In any of the ways of `interpolate`; exports put it in place of PyTorch's operators."""
@@ -113,6 +126,7 @@ def grid_sampler(call: Call) -> None:
     source, grid, out = call["input"], call["grid"], call.out
     if out.numel == 0:
         return
+    require_one_dtype(call, source, grid, out)
     batch, channels, height, width = source.shape
     if grid.shape != (batch, *out.shape[2:], 2) or out.shape[:2] != (batch, channels) or height * width == 0:
         raise Error(f"{call.name} of Vulkan makes the shape {out.shape} of {source.shape} with a grid of {grid.shape}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
-from ....allocator.errors import Error
+from ....allocator.errors import Error, InputError
 from ..dtypes import ITEM_BYTES
 from .call import groups_1d
+from .dims import require_one_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +23,7 @@ MOST_RANK = 6  # of the shaders
 LOCAL = 128
 WIDEST = 16  # bytes that an invocation moves at a time
 WORD = 0xFFFFFFFF
+MOST_ELEMENTS = 1 << 31
 
 Dims: TypeAlias = "list[tuple[int, int, int]]"  # size, stride of the source, stride of the target; outermost first
 
@@ -42,7 +45,17 @@ class Divisors:
 
     @classmethod
     def of(cls, sizes: Sequence[int]) -> Divisors:
-        """For sizes, outermost first."""
+        """For sizes, outermost first.
+
+        Raises
+        ------
+        InputError
+            Their product is too large for the method.
+        """
+        if prod(sizes) >= MOST_ELEMENTS:
+            raise InputError(
+                f"{prod(sizes)} elements in one step of a Vulkan delegate, {MOST_ELEMENTS - 1} are the most"
+            )
         inner = [*reversed(sizes[1:])]
         inner += [1] * (MOST_RANK - 1 - len(inner))
         bits = [(size - 1).bit_length() for size in inner]
@@ -130,10 +143,11 @@ def copy_strided(
     Raises
     ------
     Error
-        The box leaves a tensor.
+        The box leaves a tensor, or the tensors are of different types.
     """
     if 0 in sizes:
         return
+    require_one_dtype(call, source, target)
     _require_inside(call, source, sizes, source_strides, source_offset)
     _require_inside(call, target, sizes, target_strides, target_offset)
     dims: Dims = [(size, a, b) for size, a, b in coalesce(sizes, source_strides, target_strides)]
@@ -204,9 +218,7 @@ def _dispatch(
     to: int,
     more: bytes = b"",
 ) -> None:
-    count = 1
-    for dim in dims:
-        count *= dim[0]
+    count = prod(dim[0] for dim in dims)
     divisors = Divisors.of([dim[0] for dim in dims])
     steps = [[dim[which] & WORD for dim in reversed(dims)] for which in (1, 2)]
     filled = [number for strides in steps for number in (*strides, *[0] * (MOST_RANK - len(dims)))]

@@ -34,8 +34,8 @@ bool before(uint v, uint i, uint w, uint j) {
 
 uint number_at(uint i) { return as_kind(uvec4(x_at(i)), kind_of(T_IN), KIND).x; }
 
-// Each invocation's best of a row that lies in one piece, as its place in the row.
-void search_fours(uint begin, uint lane, inout uint value, inout uint place) {
+// The best of an invocation's share of a row that lies in one piece and of a first one: its value, and its place in the row.
+uvec2 search_fours(uint begin, uint lane, uint value, uint place) {
   uint end = begin + size;
   for (uint u = begin / 4 + lane; 4 * u < end; u += gl_WorkGroupSize.x) {
     uvec4 v = as_kind(x_four(u, count), kind_of(T_IN), KIND);
@@ -44,6 +44,7 @@ void search_fours(uint begin, uint lane, inout uint value, inout uint place) {
       if (i >= begin && i < end && before(v[k], i - begin, value, place)) value = v[k], place = i - begin;
     }
   }
+  return uvec2(value, place);
 }
 
 void search_together() {
@@ -52,7 +53,9 @@ void search_together() {
   uint row = i / inner, begin = row * size * inner + (i - row * inner);
   uint place = min(lane, size - 1), value = number_at(begin + place * inner);
   if (COLUMNS == 0) {
-    search_fours(begin, lane, value, place);
+    uvec2 best = search_fours(begin, lane, value, place);
+    value = best.x;
+    place = best.y;
   } else {
     for (uint r = lane; r < size; r += gl_WorkGroupSize.x) {
       uint v = number_at(begin + r * inner);

@@ -20,8 +20,14 @@ void main() {
   [[unroll]] for (uint i = 0; i < VALUE_WIDTH; i++) sums[i] = vec4(0.0);
   float most = LOWEST, total = 0.0;
 
-  uint begin = begin_of(query), end = end_of(query), last = end_of(first + 7);
-  for (uint start = begin_of(first); start < last; start += 8) {
+  uint begin = begin_of(query), end = end_of(query);
+#ifdef SHARED_LANES
+  // All of a workgroup go round as often: they wait for each other.
+  uint start = begin_of(gl_WorkGroupID.x * gl_WorkGroupSize.y * 8), last = end_of((gl_WorkGroupID.x + 1) * gl_WorkGroupSize.y * 8 - 1);
+#else
+  uint start = begin_of(first), last = end_of(first + 7);
+#endif
+  for (; start < last; start += 8) {
     uint key = min(start + lane, keys - 1);
     float scores[8];
     [[unroll]] for (uint j = 0; j < 8; j++) scores[j] = 0.0;

@@ -40,36 +40,7 @@ layout(set = 0, binding = 3) writeonly buffer Out1 { STORED out1[]; };
 const int COLUMNS = 3 * STRIDE_X + (TAPS_X - 1) * DILATION_X + 1;   // of the input
 const int IN_ROWS = (ROWS - 1) * STRIDE_Y + (TAPS_Y - 1) * DILATION_Y + 1;
 const int WORDS = (TAPS_Y * TAPS_X + 3) / 4;
-// Input columns are loaded by fours from the last multiple of four on.
-const int BEFORE = (PADDING_X + 3) / 4;
-const int FOURS = BEFORE + (COLUMNS - PADDING_X + 3) / 4;
-
-float seen[FOURS * 4];
-
-// Loads the columns of a row, zero outside.
-void load_row(int plane, int row, int first) {
-  bool row_inside = uint(row) < uint(height);
-  int start = plane + (row_inside ? row * width : 0);
-  [[unroll]] for (int q = 0; q < FOURS; q++) {
-    int low = max(4 * q, 4 * BEFORE - PADDING_X);  // those that are needed
-    int high = min(4 * q + 4, 4 * BEFORE - PADDING_X + COLUMNS);
-    if (IN_BY_FOUR && high - low > 1) {
-      int column = first + 4 * (q - BEFORE);
-      bool inside = row_inside && uint(column) < uint(width);
-      vec4 found = vec4(in4[(start + (inside ? column : 0)) >> 2]);
-      [[unroll]] for (int i = 0; i < 4; i++) seen[4 * q + i] = inside ? found[i] : 0.0;
-    } else {
-      [[unroll]] for (int i = 0; i < 4; i++) {
-        if (4 * q + i >= low && 4 * q + i < high) {
-          int column = first + 4 * (q - BEFORE) + i;
-          bool inside = row_inside && uint(column) < uint(width);
-          float found = float(in1[start + (inside ? column : 0)]);
-          seen[4 * q + i] = inside ? found : 0.0;
-        }
-      }
-    }
-  }
-}
+#include "row.glsl"
 
 void main() {
   uint place = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
@@ -92,9 +63,7 @@ void main() {
       if (offset >= 0 && offset % DILATION_Y == 0 && offset / DILATION_Y < TAPS_Y) {
         [[unroll]] for (int tx = 0; tx < TAPS_X; tx++) {
           int tap = offset / DILATION_Y * TAPS_X + tx;
-          int at = 4 * BEFORE - PADDING_X + tx * DILATION_X;
-          vec4 x = vec4(seen[at], seen[at + STRIDE_X], seen[at + 2 * STRIDE_X], seen[at + 3 * STRIDE_X]);
-          sums[r] = fma(vec4(w[tap / 4][tap % 4]), x, sums[r]);
+          sums[r] = fma(vec4(w[tap / 4][tap % 4]), seen_by(tx, STRIDE_X, DILATION_X), sums[r]);
         }
       }
     }

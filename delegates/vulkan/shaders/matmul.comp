@@ -23,7 +23,7 @@ const int NO_BIAS = 0, BIAS_OF_ROW = 1, BIAS_OF_COLUMN = 2, BIAS_OF_ALL = 3;
 layout(push_constant) uniform Parameters {
   uint m, n, k;
   uint a_row, a_batch;            // strides in elements; columns of A are adjacent
-  uint b_row, b_column, b_batch;
+  uint b_row, b_column, b_tile, b_batch;  // b_tile: of 32 columns
   uint bias_row, bias_column, bias_batch;
   float alpha, beta;
   uint first_tile, first_batch;  // of this dispatch; tiles of rows
@@ -55,15 +55,17 @@ vec4 load_a(uint at) {
   return vec4(a1[at], a1[at + 1], a1[at + 2], a1[at + 3]);
 }
 
-// Four columns from `column` on; a column past the end repeats the last.
-vec4 load_b(uint row, uint column) {
-  uint at = batch * b_batch + row * b_row;
+// Where a column of B begins.
+uint column_of_b(uint column) { return batch * b_batch + column / 32 * b_tile + column % 32 * b_column; }
+
+// Four columns that begin at `at`.
+vec4 load_b(uint row, uvec4 at) {
 #ifdef INT8
-  int packed = int(b4[(at + column) >> 2]);
+  int packed = int(b4[(at.x + row * b_row) >> 2]);
   return vec4(ivec4(packed << 24, packed << 16, packed << 8, packed) >> 24);
 #else
-  if (B_BY_FOUR) return vec4(b4[(at + column) >> 2]);
-  uvec4 places = at + min(column + uvec4(0, 1, 2, 3), uvec4(n - 1)) * b_column;
+  if (B_BY_FOUR) return vec4(b4[(at.x + row * b_row) >> 2]);
+  uvec4 places = at + row * b_row;
   return vec4(b1[places.x], b1[places.y], b1[places.z], b1[places.w]);
 #endif
 }
@@ -95,8 +97,13 @@ void main() {
   [[unroll]] for (uint r = 0; r < ALL_ROWS; r++) {
     [[unroll]] for (uint j = 0; j < COLUMN_TILES; j++) sums[r][j] = vec4(0.0);
   }
-  uint from[COLUMN_TILES], a_at[ROW_TILES];
-  [[unroll]] for (uint j = 0; j < COLUMN_TILES; j++) from[j] = min(columns[j], (n - 1) & ~3u);
+  uvec4 b_at[COLUMN_TILES];  // a column past the end repeats one before
+  uint a_at[ROW_TILES];
+  [[unroll]] for (uint j = 0; j < COLUMN_TILES; j++) {
+    uint first = min(columns[j], (n - 1) & ~3u), last = n - 1;
+    b_at[j] = uvec4(column_of_b(first), column_of_b(min(first + 1, last)), column_of_b(min(first + 2, last)),
+                    column_of_b(min(first + 3, last)));
+  }
   [[unroll]] for (uint t = 0; t < ROW_TILES; t++) {
     a_at[t] = batch * a_batch + min(first_row + t * 8 + lane % ROWS, m - 1) * a_row;
   }
@@ -111,7 +118,7 @@ void main() {
     SETTLE();
     [[unroll]] for (uint i = 0; i < STEP; i++) {
       vec4 b[COLUMN_TILES];
-      [[unroll]] for (uint j = 0; j < COLUMN_TILES; j++) b[j] = load_b(at + i, from[j]);
+      [[unroll]] for (uint j = 0; j < COLUMN_TILES; j++) b[j] = load_b(at + i, b_at[j]);
       [[unroll]] for (uint t = 0; t < ROW_TILES; t++) {
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
           vec4 x = vec4(SEE(t, a[t], i / 4 * ROWS + r)[i & 3u]);
@@ -129,7 +136,7 @@ void main() {
     }
     SETTLE();
     vec4 b[COLUMN_TILES];
-    [[unroll]] for (uint j = 0; j < COLUMN_TILES; j++) b[j] = load_b(at, from[j]);
+    [[unroll]] for (uint j = 0; j < COLUMN_TILES; j++) b[j] = load_b(at, b_at[j]);
     [[unroll]] for (uint t = 0; t < ROW_TILES; t++) {
       [[unroll]] for (uint r = 0; r < ROWS; r++) {
         vec4 x = SEE(t, a[t], r);

@@ -47,6 +47,14 @@ def plain_runner(device: vulkan.Device) -> Iterator[CallRunner]:
 
 
 @pytest.fixture(scope="module")
+def operators(device: vulkan.Device) -> Iterator[OperatorRunner]:
+    """Runs single operators beside PyTorch's."""
+    found = OperatorRunner(device)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
 def runner(device: vulkan.Device) -> Iterator[OperatorRunner]:
     """Runs single operators."""
     runner = OperatorRunner(device)

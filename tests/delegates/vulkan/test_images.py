@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import etarena
 from etarena import vulkan
-from etarena.delegates.vulkan.images import record_image_to_tensor, record_tensor_to_image, tensor_bytes
+from etarena.delegates.vulkan.images import record_image_to_tensor, record_tensor_to_image, tensor_bytes, texel_bytes
 
 ONE_CHANNEL = ("r8", "r16f", "r32f")
 SHADER_READ_ONLY, TRANSFER_SRC = 5, 6  # VkImageLayout
@@ -259,6 +259,32 @@ def test_one_recording_works_again_and_again(device: vulkan.Device) -> None:
             device.copy(found, to)
             np.testing.assert_array_equal(found[:, :, [2, 1, 0, 3]], texels)
         commands.close()
+
+
+def test_texels_go_through_memory_that_is_given(device: vulkan.Device) -> None:
+    """Tensor and texels side by side in one buffer, and none is made besides."""
+    texels = stored("rgba16f", 3, 5)
+    with device.image(5, 3, "rgba16f") as source, device.image(5, 3, "rgba16f") as to, device.buffer(1024) as buffer:
+        assert texel_bytes(source) == 16 * 8
+        device.copy(source, texels)
+        with device.commands() as commands:
+            before = device.live_objects["buffer"]
+            commands.begin()
+            for record, ends in [
+                (record_image_to_tensor, (source, buffer, 512)),
+                (record_tensor_to_image, (buffer, 512, to)),
+            ]:
+                record(device, commands, *ends, channels=4, through_buffer=True, texels=(buffer, 256))
+            commands.end()
+            assert device.live_objects["buffer"] == before
+            device.submit(commands).wait()
+            commands.begin()
+            with pytest.raises(etarena.DeviceError, match="inside"):
+                record_image_to_tensor(device, commands, source, buffer, through_buffer=True, texels=(buffer, 960))
+            commands.forget()
+        found = np.empty_like(texels)
+        device.copy(found, to)
+    np.testing.assert_array_equal(found, texels)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
