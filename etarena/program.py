@@ -94,7 +94,18 @@ def load(
         raise InputTypeError(f"arena must be an etarena.Arena, got {type(arena).__name__}")
     if plan_cache < 0:
         raise InputError(f"plan_cache is a number of bytes >= 0, got {plan_cache}")
+    if vulkan is not None:
+        _check_vulkan(vulkan)
     return Program(data, arena or default_arena(), plan_cache, anytime, vulkan)
+
+
+def _check_vulkan(device: Any) -> None:
+    from .device.vulkan.device import Device as VulkanDevice
+
+    if not isinstance(device, VulkanDevice):
+        raise InputTypeError(f"vulkan must be an etarena.vulkan.Device, got {type(device).__name__}")
+    if device.is_closed:
+        raise InputError("vulkan is a device that is closed")
 
 
 def aligned(data: memoryview) -> memoryview:
