@@ -61,7 +61,6 @@ def load(
     anytime
         Improve the plan of a shape that comes again, in a thread of its own for up to ten seconds, as long as it is
         above the lower bound; a better one takes its place between two runs (default False).
-
     vulkan
         The `etarena.vulkan.Device` that delegates on Vulkan use; by default one device for the whole process.
 
@@ -78,6 +77,8 @@ def load(
         If it is not a program that this version of ExecuTorch reads.
     FileNotFoundError
         If there is no such file.
+    InputError, InputTypeError
+        If an argument has a value or type that makes no sense; `vulkan` must not be closed.
     """
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)

@@ -99,6 +99,9 @@ class VulkanDelegate(Delegate):
         """Submit the recorded commands and wait."""
         self._check_types(args)
         bound, recordings = self.bind([arg.shape if isinstance(arg, ETensor) else arg for arg in args[: self.n_inputs]])
+        for i, (arg, shape) in enumerate(zip(args[self.n_inputs :], bound.output_shapes, strict=True)):
+            if arg.shape != shape:
+                raise Error(f"output {i} of a Vulkan delegate has the shape {arg.shape}, the graph makes {shape}")
         if not bound.dispatches:
             return
         run = ArenaRun(self.session, bound, args, scratch, self.n_inputs, self._rooms)

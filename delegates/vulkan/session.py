@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from ...allocator.errors import InputError
 from ...device.vulkan.arena_import import ArenaImport
 from ...device.vulkan.device import Device
 from ...device.vulkan.requirements import HOST_IMPORT
@@ -98,7 +99,13 @@ def default_device() -> Device:
     with _lock:
         found = _defaults.get(os.getpid())
         if found is None or found.is_closed:
-            number = int(os.environ.get("ETARENA_VULKAN_DEVICE", "0"))
+            number = _number_of(os.environ.get("ETARENA_VULKAN_DEVICE", "0"))
             validation = os.environ.get("ETARENA_VULKAN_VALIDATION") == "1"
             found = _defaults[os.getpid()] = Device.create(number, validation=validation)
         return found
+
+
+def _number_of(text: str) -> int:
+    if not text.isdecimal():
+        raise InputError(f"ETARENA_VULKAN_DEVICE is the number of a device (vulkan.physical_devices()), not {text!r}")
+    return int(text)
