@@ -8,7 +8,9 @@ from .memory_plan import MemoryPlan, PlannedBuffer
 UINT8 = 0   # ExecuTorch's dtype code
 
 
-def described_plan(str name, shapes, section, labels, ShapeBinder binder not None, BoundShape bound not None, state_bytes):
+def described_plan(
+    str name, shapes, section, labels, ShapeBinder binder not None, BoundShape bound not None, state_bytes
+):
     """Return the `MemoryPlan` of a method for `shapes`; `bound` is what `binder` made of them."""
     cdef int i, d, position
     buffers = []

@@ -39,7 +39,8 @@ PARTITIONERS = {
     multiple=True,
     default=("cpu",),
     show_default=True,
-    help="Lower what it supports to this backend; the rest runs on the CPU kernels. Repeatable: the first has the choice.",
+    help="Lower what it supports to this backend; the rest runs on the CPU kernels. "
+    "Repeatable: the first has the choice.",
 )
 @click.option(
     "--dynamic",

@@ -1,4 +1,4 @@
-"""What a Vulkan delegate is given wrongly: no Vulkan, no memory, damaged files, wrong arguments, closed devices, forks."""
+"""What goes wrong around a Vulkan delegate: no Vulkan, no memory, damaged files, wrong arguments, closing, forks."""
 
 import gc
 import os
@@ -192,7 +192,9 @@ def test_no_byte_of_a_header_can_do_harm(device: vulkan.Device, stock: bytes, da
     start, length = blob_of(stock)
     content = bytearray(stock)
     for _ in range(data.draw(st.integers(1, 3))):
-        content[start + data.draw(st.integers(0, length - 1))] = data.draw(st.sampled_from(b'0123456789[]{},:"-afltrue '))
+        content[start + data.draw(st.integers(0, length - 1))] = data.draw(
+            st.sampled_from(b'0123456789[]{},:"-afltrue ')
+        )
     try:
         (found,) = loaded(bytes(content), device).execute([X])
     except etarena.Error:
