@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextvars
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from ..device.vulkan.submission import semaphore_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,18 +37,36 @@ def between_semaphores(
     Raises
     ------
     WaitTimeoutError
-        They were not signalled in time: the block did not begin. What was waited for is still waited for by the
-        device's queue: signal it.
+        They were not signalled in time: the block did not begin. Timeline semaphores are waited for here and leave
+        nothing behind; a binary one is still waited for by the device's queue: signal it.
     DeviceError
         A semaphore is closed, of another device, or could never be signalled.
     """
     before, after = tuple(wait), tuple(signal)
     device.check_semaphores((*before, *after))
     if before:
-        device.submit_nothing(wait=before).wait(timeout)
+        wait_for(device, before, timeout)
     yield
     if after:
         device.submit_nothing(signal=after)
+
+
+def wait_for(device: Device, before: tuple[Any, ...], timeout: float | None) -> None:
+    """Wait for semaphores, so that the queue's later work sees what was done ahead of them.
+
+    A queue that waits blocks all that is given to it later. So timeline semaphores come first and are waited for by
+    the CPU: the queue waits for them only once they are signalled.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    for semaphore, value in semaphore_points(before):
+        if semaphore.timeline:
+            semaphore.wait(value, remaining(end))
+    device.submit_nothing(wait=before).wait(remaining(end))
+
+
+def remaining(end: float | None) -> float | None:
+    """Seconds until a time of the monotonic clock."""
+    return None if end is None else max(0.0, end - time.monotonic())
 
 
 class PendingRun:

@@ -1,10 +1,10 @@
 """Which device every value of a program is on, and the copies between devices that follow from it.
 
-Inputs and outputs are where the user says, what a delegate is given and gives is on the delegate's device (the compile
-spec ``target_device``, as ExecuTorch's partitioners write it), or where it is if the delegate takes it there (compile
-spec ``takes_devices``: names of device types with commas between), everything else is on the CPU, whose kernels can read
-nothing else. Where the two ends of an edge differ, a copy is put in between: an operator of the program, which the run
-time counts. Bodies of control flow take and return what is on the CPU.
+Inputs and outputs are where the user says. What a delegate is given and gives is on the delegate's device (the compile
+spec ``target_device``, as ExecuTorch's partitioners write it), or stays where it is if the delegate takes it there (the
+compile spec ``takes_devices``: names of device types with commas between). Everything else is on the CPU, whose kernels
+can read nothing else. Where the two ends of an edge differ, a copy is put in between: an operator of the program, which
+the run time counts. Bodies of control flow take and return what is on the CPU.
 """
 
 import operator

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,6 +15,9 @@ from etarena.delegates.vulkan.bound import padded
 from etarena.delegates.vulkan.operators.call import BoundTensor, Call, Dispatch
 from etarena.delegates.vulkan.operators.registry import all_operators
 from etarena.delegates.vulkan.shader_files import shader_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
 
 DTYPES = {
     torch.float32: "float32",

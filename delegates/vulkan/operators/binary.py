@@ -15,8 +15,35 @@ __all__ = ["binary"]
 BINARY = {
     name: code
     for code, name in enumerate(
-        "add sub mul div div_trunc div_floor maximum minimum pow remainder fmod squared_difference exp_difference prelu "
-        "atan2 bitwise_and bitwise_or bitwise_xor eq ne lt le gt ge logical_and logical_or logical_xor".split()
+        [
+            "add",
+            "sub",
+            "mul",
+            "div",
+            "div_trunc",
+            "div_floor",
+            "maximum",
+            "minimum",
+            "pow",
+            "remainder",
+            "fmod",
+            "squared_difference",
+            "exp_difference",
+            "prelu",
+            "atan2",
+            "bitwise_and",
+            "bitwise_or",
+            "bitwise_xor",
+            "eq",
+            "ne",
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "logical_and",
+            "logical_or",
+            "logical_xor",
+        ]
     )
 }
 

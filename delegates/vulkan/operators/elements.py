@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from .call import BoundTensor, Call, contiguous_strides, groups_1d
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "FLOAT",
@@ -71,7 +73,7 @@ def tail(count: int) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """Sizes of a result whose dimensions are merged where all operands allow it, and each operand's strides and mode."""
+    """Sizes of a result with dimensions merged where all operands allow it, and each operand's strides and mode."""
 
     sizes: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]

@@ -12,7 +12,7 @@ import numpy as np
 from .binary import binary
 from .call import BoundTensor, Call, groups_1d
 from .elements import PER_GROUP, TYPE, generate, is_float, tail
-from .reductions import LOCAL_SIZE, Middle, row_lanes
+from .reductions import LOCAL_SIZE, LONG, Middle, reduce, row_lanes
 from .registry import operator
 from .ternary import ternary
 from .unary import convert, unary
@@ -30,6 +30,9 @@ def softmax(call: Call) -> None:
         return
     rank = len(x.shape)
     middle = Middle(x.shape, call["dim"] % rank) if rank else Middle((1,), 0)
+    if middle.inner != 1 and middle.size > LONG:
+        _softmax_in_steps(call, x, call["dim"] % rank)
+        return
     columns = middle.columns
     aligned = columns == 4 or (columns == 0 and middle.size % 4 == 0)
     x = x if is_float(x) else _in_floats(call, x)
@@ -51,6 +54,23 @@ def softmax(call: Call) -> None:
     call.dispatch("softmax", [x], [result], push, groups, constants)
     if result is not out:
         convert(call, result, out)
+
+
+def _softmax_in_steps(call: Call, x: BoundTensor, dim: int) -> None:
+    """Along columns that are too long for one invocation each."""
+    shape = tuple(1 if d == dim else size for d, size in enumerate(x.shape))
+    largest, total = (call.temporary("float32", shape) for _ in range(2))
+    powers = call.temporary("float32", x.shape)
+    reduce(call, "amax", x, [dim], largest)
+    binary(call, "exp_difference", x, largest, powers)
+    reduce(call, "sum", powers, [dim], total)
+    if "log" not in call.name:
+        binary(call, "div", powers, total, call.out)
+        return
+    logarithm, subtracted = (call.temporary("float32", shape) for _ in range(2))
+    unary(call, "log", total, logarithm)
+    binary(call, "add", largest, logarithm, subtracted)
+    binary(call, "sub", x, subtracted, call.out)
 
 
 def _in_floats(call: Call, x: BoundTensor) -> BoundTensor:
@@ -201,11 +221,9 @@ def batch_norm(call: Call) -> None:
     if call.out.numel == 0:
         return
     shape = (x.shape[1], *[1] * (len(x.shape) - 2))
-    parameters = [call.get(name) for name in ("weight", "bias", "running_mean", "running_var")]
-    if all(tensor is None or call.is_constant(tensor) for tensor in parameters):
-        scale, shift = _known_scales(call, *parameters, call["eps"])
-    else:
-        scale, shift = _computed_scales(call, *parameters, call["eps"])
+    weight, bias, mean, variance = (call.get(name) for name in ("weight", "bias", "running_mean", "running_var"))
+    known = all(tensor is None or call.is_constant(tensor) for tensor in (weight, bias, mean, variance))
+    scale, shift = (_known_scales if known else _computed_scales)(call, weight, bias, mean, variance, call["eps"])
     scale, shift = (_view(call, tensor, shape) for tensor in (scale, shift))
     ternary(call, "multiply_add", x, scale, shift, call.out)
 

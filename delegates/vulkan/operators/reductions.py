@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .binary import binary
 from .call import BoundTensor, Call, groups_1d
 from .elements import FLOAT, INT, PER_GROUP, TYPE, common_kind, generate, tail
 from .registry import operator
 from .unary import convert
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Middle", "reduce", "row_lanes", "writable"]
 
@@ -21,6 +23,8 @@ REDUCTIONS = {"sum": 0, "prod": 1, "amax": 2, "amin": 3}
 OF_NOTHING = {"sum": 0, "prod": 1}
 CHUNK = 4096  # elements that are added up one after another, at most
 FEW = 64  # workgroups or fewer leave a device idle
+CHUNK_OF_SCAN = 4096
+LONG = 4096  # columns beyond are not left to one invocation; lavapipe ends loops after 65535 rounds
 
 
 class Middle:
@@ -99,7 +103,7 @@ def reduce(
     if out.numel == 0:
         return
     if x.numel == 0:
-        generate(call, out, OF_NOTHING[function] if function in OF_NOTHING else function == "amin")
+        generate(call, out, OF_NOTHING.get(function, function == "amin"))
         return
     kind = INT if nonzero else common_kind(x, out)
     wide = "float32" if kind == FLOAT else "int32"
@@ -129,13 +133,15 @@ def _reduce_middle(
 ) -> None:
     kind = common_kind(x) if nonzero else common_kind(x, out)
     chunks = chunks_of(middle)
+    step = -(-middle.size // chunks)
+    step += -step % 4
     if chunks > 1:
         wide = "int32" if nonzero or kind == INT else "float32"
         partial = call.temporary(wide, (middle.outer, chunks, middle.inner))
-        _dispatch(call, function, x, middle, chunks, partial, 1.0, nonzero)
+        _dispatch(call, function, x, middle, chunks, step, partial, 1.0, nonzero)
         _reduce_middle(call, function, partial, Middle(partial.shape, 1), out, scale, False)
     else:
-        _dispatch(call, function, x, middle, 1, out, scale, nonzero)
+        _dispatch(call, function, x, middle, 1, step, out, scale, nonzero)
 
 
 def _dispatch(
@@ -144,12 +150,11 @@ def _dispatch(
     x: BoundTensor,
     middle: Middle,
     chunks: int,
+    step: int,
     out: BoundTensor,
     scale: float,
     nonzero: bool,
 ) -> None:
-    step = -(-middle.size // chunks)
-    step += -step % 4
     push = struct.pack("<6If", x.numel, middle.outer, middle.size, middle.inner, chunks, step, scale)
     constants = {
         0: REDUCTIONS[function],
@@ -256,12 +261,13 @@ def _arg_extreme(call: Call, largest: bool, x: BoundTensor, dim: int | None, out
         1: common_kind(x),
         2: TYPE[x.dtype],
         3: TYPE[out.dtype],
-        4: int(middle.inner != 1),
+        4: 0 if middle.inner == 1 else 2 if middle.size > LONG else 1,
         **tail(x.numel),
     }
-    if middle.inner == 1:
+    together = constants[4] != 1
+    if together:
         constants[LOCAL_SIZE] = row_lanes(middle.size)
-    groups = groups_1d(middle.outer * middle.inner, 1 if middle.inner == 1 else PER_GROUP)
+    groups = groups_1d(middle.outer * middle.inner, 1 if together else PER_GROUP)
     call.dispatch("arg_reduce", [x], [out], push, groups, constants)
 
 
@@ -272,11 +278,28 @@ def cumsum(call: Call) -> None:
     if out.numel == 0:
         return
     rank = len(x.shape)
-    kind = common_kind(x, out)
     middle = Middle(x.shape, call["dim"] % rank) if rank else Middle((1,), 0)
-    result = out if writable(out) else call.temporary("float32" if kind == FLOAT else "int32", out.shape)
-    push = struct.pack("<3I", middle.outer, middle.size, middle.inner)
-    constants = {1: kind, 2: TYPE[x.dtype], 3: TYPE[result.dtype], **tail(x.numel)}
-    call.dispatch("scan", [x], [result], push, groups_1d(middle.outer * middle.inner, PER_GROUP), constants)
+    result = out
+    if not writable(out):
+        result = call.temporary("float32" if common_kind(x, out) == FLOAT else "int32", out.shape)
+    _scan(call, x, middle, result)
     if result is not out:
         convert(call, result, out)
+
+
+def _scan(call: Call, x: BoundTensor, middle: Middle, out: BoundTensor) -> None:
+    """Long columns in chunks, from running sums of the sums of these."""
+    kind = common_kind(x, out)
+    step = CHUNK_OF_SCAN
+    chunks = -(-middle.size // step)
+    sums = x
+    if chunks > 1:
+        wide = "float32" if kind == FLOAT else "int32"
+        shape = (middle.outer, chunks, middle.inner)
+        own, sums = call.temporary(wide, shape), call.temporary(wide, shape)
+        _dispatch(call, "sum", x, middle, chunks, step, own, 1.0, False)
+        _scan(call, own, Middle(shape, 1), sums)
+    push = struct.pack("<5I", middle.outer, middle.size, middle.inner, chunks, step)
+    constants = {1: kind, 2: TYPE[x.dtype], 3: TYPE[out.dtype], 4: int(chunks > 1), **tail(x.numel)}
+    groups = groups_1d(middle.outer * chunks * middle.inner, PER_GROUP)
+    call.dispatch("scan", [x, sums], [out], push, groups, constants)

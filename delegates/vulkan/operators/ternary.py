@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .binary import binary, constant_number
-from .call import BoundTensor, Call
 from .elements import Operand, apply, common_kind, low_rank
 from .registry import operator
+
+if TYPE_CHECKING:
+    from .call import BoundTensor, Call
 
 __all__ = ["ternary"]
 
 # In the order of shaders/ternary.comp.
-TERNARY = {name: code for code, name in enumerate("where clamp multiply_add add_product add_quotient".split())}
+TERNARY = {name: code for code, name in enumerate(["where", "clamp", "multiply_add", "add_product", "add_quotient"])}
 
 
 def ternary(

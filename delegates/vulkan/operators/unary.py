@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+
 from .call import BoundTensor, Call, groups_1d
 from .elements import INT, PER_GROUP, TYPE, bits_of, common_kind, tail
 from .registry import operator
@@ -14,9 +15,55 @@ __all__ = ["convert", "unary"]
 UNARY = {
     name: code
     for code, name in enumerate(
-        "copy abs neg exp log sqrt rsqrt reciprocal sin cos tanh sigmoid relu clamp gelu gelu_tanh silu hardswish "
-        "hardsigmoid leaky_relu elu floor ceil round trunc erf square softplus mish sign log2 log10 log1p expm1 exp2 "
-        "tan atan cube scale bitwise_not sinh cosh asin acos logical_not isnan isinf".split()
+        [
+            "copy",
+            "abs",
+            "neg",
+            "exp",
+            "log",
+            "sqrt",
+            "rsqrt",
+            "reciprocal",
+            "sin",
+            "cos",
+            "tanh",
+            "sigmoid",
+            "relu",
+            "clamp",
+            "gelu",
+            "gelu_tanh",
+            "silu",
+            "hardswish",
+            "hardsigmoid",
+            "leaky_relu",
+            "elu",
+            "floor",
+            "ceil",
+            "round",
+            "trunc",
+            "erf",
+            "square",
+            "softplus",
+            "mish",
+            "sign",
+            "log2",
+            "log10",
+            "log1p",
+            "expm1",
+            "exp2",
+            "tan",
+            "atan",
+            "cube",
+            "scale",
+            "bitwise_not",
+            "sinh",
+            "cosh",
+            "asin",
+            "acos",
+            "logical_not",
+            "isnan",
+            "isinf",
+        ]
     )
 }
 INFINITY = math.inf
@@ -43,10 +90,40 @@ def _register(function: str, *names: str, keep: bool = False) -> None:
         unary(call, function, call["self"], call.out)
 
 
-for _name in (
-    "abs neg exp log sqrt rsqrt reciprocal sin cos tan atan sinh cosh asin acos tanh sigmoid relu floor ceil round trunc "
-    "erf sign log2 log10 log1p expm1 logical_not bitwise_not isnan isinf"
-).split():
+for _name in [
+    "abs",
+    "neg",
+    "exp",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "sin",
+    "cos",
+    "tan",
+    "atan",
+    "sinh",
+    "cosh",
+    "asin",
+    "acos",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "erf",
+    "sign",
+    "log2",
+    "log10",
+    "log1p",
+    "expm1",
+    "logical_not",
+    "bitwise_not",
+    "isnan",
+    "isinf",
+]:
     _register(_name, f"aten.{_name}.default")
 for _name in ("silu", "hardswish", "hardsigmoid", "square", "mish", "exp2"):
     _register(_name, f"aten.{_name}.default", keep=True)

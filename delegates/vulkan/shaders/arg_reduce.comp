@@ -1,5 +1,5 @@
 // Where the largest or the smallest element of the middle dimension of (outer, size, inner) is, the first of equal ones.
-// Without inner dimension a workgroup searches a row; else each invocation goes down a column.
+// A workgroup searches a row, or a long column; else each invocation goes down a column.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "elements.glsl"
@@ -8,7 +8,7 @@ layout(constant_id = 0) const bool LARGEST = true;
 layout(constant_id = 1) const int KIND = FLOAT;
 layout(constant_id = 2) const int T_IN = F32;
 layout(constant_id = 3) const int T_OUT = I64;
-layout(constant_id = 4) const bool COLUMNS = false;
+layout(constant_id = 4) const int COLUMNS = 0;  // 0: rows; 1: columns; 2: long columns
 layout(push_constant) uniform Parameters {
   uint count;  // elements of x
   uint outer;
@@ -34,16 +34,32 @@ bool before(uint v, uint i, uint w, uint j) {
 
 uint number_at(uint i) { return as_kind(uvec4(x_at(i)), kind_of(T_IN), KIND).x; }
 
-void search_row() {
-  uint row = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x, lane = gl_LocalInvocationID.x;
-  if (row >= outer) return;
-  uint begin = row * size, end = begin + size;
-  uint place = min(begin + lane, end - 1), value = number_at(place);
+// The best of an invocation's share of a row that lies in one piece and of a first one: its value, and its place in the row.
+uvec2 search_fours(uint begin, uint lane, uint value, uint place) {
+  uint end = begin + size;
   for (uint u = begin / 4 + lane; 4 * u < end; u += gl_WorkGroupSize.x) {
     uvec4 v = as_kind(x_four(u, count), kind_of(T_IN), KIND);
     for (uint k = 0; k < 4; k++) {
       uint i = 4 * u + k;
-      if (i >= begin && i < end && before(v[k], i, value, place)) value = v[k], place = i;
+      if (i >= begin && i < end && before(v[k], i - begin, value, place)) value = v[k], place = i - begin;
+    }
+  }
+  return uvec2(value, place);
+}
+
+void search_together() {
+  uint i = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x, lane = gl_LocalInvocationID.x;
+  if (i >= outer * inner) return;
+  uint row = i / inner, begin = row * size * inner + (i - row * inner);
+  uint place = min(lane, size - 1), value = number_at(begin + place * inner);
+  if (COLUMNS == 0) {
+    uvec2 best = search_fours(begin, lane, value, place);
+    value = best.x;
+    place = best.y;
+  } else {
+    for (uint r = lane; r < size; r += gl_WorkGroupSize.x) {
+      uint v = number_at(begin + r * inner);
+      if (before(v, r, value, place)) value = v, place = r;
     }
   }
   values[lane] = value;
@@ -59,7 +75,7 @@ void search_row() {
     }
     barrier();
   }
-  if (lane == 0) y_set(row, places[0] - begin);
+  if (lane == 0) y_set(i, places[0]);
 }
 
 void search_column() {
@@ -75,6 +91,6 @@ void search_column() {
 }
 
 void main() {
-  if (COLUMNS) search_column();
-  else search_row();
+  if (COLUMNS == 1) search_column();
+  else search_together();
 }

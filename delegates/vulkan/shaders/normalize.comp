@@ -60,24 +60,26 @@ void main() {
   uint row = workgroup(), lane = gl_LocalInvocationID.x;
   if (row >= rows) return;
   uint begin = row * size, end = begin + size;
-  float mean = 0.0;
+  // The mean is first + beyond: far from zero the differences are exact, and a float could not hold it.
+  float first = 0.0, beyond = 0.0;
   if (CENTERED) {
+    first = uintBitsToFloat(x_at(begin));
     vec4 sums = vec4(0.0);
-    for (uint u = begin / 4 + lane; 4 * u < end; u += gl_WorkGroupSize.x) sums += inside(numbers(u), u, begin);
-    mean = sum_of_all(sums.x + sums.y + sums.z + sums.w) / float(size);
+    for (uint u = begin / 4 + lane; 4 * u < end; u += gl_WorkGroupSize.x) sums += inside(numbers(u) - first, u, begin);
+    beyond = sum_of_all(sums.x + sums.y + sums.z + sums.w) / float(size);
   }
   vec4 squares = vec4(0.0);
   for (uint u = begin / 4 + lane; 4 * u < end; u += gl_WorkGroupSize.x) {
-    vec4 v = inside(numbers(u) - mean, u, begin);
+    vec4 v = inside(numbers(u) - first - beyond, u, begin);
     squares += v * v;
   }
   float inverse = 1.0 / sqrt(sum_of_all(squares.x + squares.y + squares.z + squares.w) / float(size) + epsilon);
   if (STATISTICS && lane == 0) {
-    means[row] = mean;
+    means[row] = first + beyond;
     inverse_deviations[row] = inverse;
   }
   for (uint u = begin / 4 + lane; 4 * u < end; u += gl_WorkGroupSize.x) {
-    vec4 v = (numbers(u) - mean) * inverse;
+    vec4 v = (numbers(u) - first - beyond) * inverse;
     if (HAS_WEIGHT) v *= four_of_weight(row, u, begin);
     if (HAS_BIAS) v += four_of_bias(row, u, begin);
     uvec4 bits = floatBitsToUint(v);

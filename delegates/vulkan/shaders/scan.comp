@@ -1,4 +1,5 @@
-// Running sums along the middle dimension of (outer, size, inner); each invocation goes down a column.
+// Running sums along the middle dimension of (outer, size, inner), in chunks of `step_`; each invocation goes down a column
+// of one, from the sum of those before.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "elements.glsl"
@@ -6,21 +7,27 @@
 layout(constant_id = 1) const int KIND = FLOAT;
 layout(constant_id = 2) const int T_IN = F32;
 layout(constant_id = 3) const int T_OUT = F32;
+layout(constant_id = 4) const bool CHUNKED = false;
 layout(push_constant) uniform Parameters {
   uint outer;
   uint size;
   uint inner;
+  uint chunks;
+  uint step_;
 };
 READER(x, 0, T_IN)
-WRITER(y, 1, T_OUT)
+layout(set = 0, binding = 1) readonly buffer Sums { uint sums[]; };  // (outer, chunks, inner), running
+WRITER(y, 2, T_OUT)
 
 void main() {
   uint i = invocation();
-  if (i >= outer * inner) return;
-  uint row = i / inner, at = row * size * inner + (i - row * inner);
-  float sum = 0.0, lost = 0.0;  // Kahan's summation
-  uint whole = 0;
-  for (uint r = 0; r < size; r++, at += inner) {
+  if (i >= outer * chunks * inner) return;
+  uint block = i / inner, column = i - block * inner;
+  uint row = block / chunks, chunk = block - row * chunks;
+  uint at = (row * size + chunk * step_) * inner + column, end = min((chunk + 1) * step_, size);
+  uint before = CHUNKED && chunk > 0 ? sums[i - inner] : 0u;
+  float sum = uintBitsToFloat(before), lost = 0.0;  // Kahan's summation: running sums may cancel
+  for (uint r = chunk * step_; r < end; r++, at += inner) {
     uint v = as_kind(uvec4(x_at(at)), kind_of(T_IN), KIND).x;
     if (KIND == FLOAT) {
       precise float next = uintBitsToFloat(v) - lost;
@@ -30,8 +37,8 @@ void main() {
       sum = total;
       y_set(at, floatBitsToUint(sum));
     } else {
-      whole += v;
-      y_set(at, whole);
+      before += v;
+      y_set(at, before);
     }
   }
 }

@@ -10,7 +10,7 @@ from torch.export import Dim
 
 from tests.delegates.vulkan.test_reductions import PLACES
 from tests.delegates.vulkan.test_unary import random
-from tests.helpers.vulkan_operators import OperatorRunner, compare_exported
+from tests.helpers.vulkan_operators import OperatorRunner, arguments_by_name, assert_close, compare_exported
 
 FLOATS = [torch.float32, torch.float16]
 
@@ -30,6 +30,13 @@ def test_softmax(runner: OperatorRunner, shape: tuple[int, ...], dim: int, dtype
 def test_softmax_of_any_shape(runner: OperatorRunner, shape: list[int], data: st.DataObject) -> None:
     dim = data.draw(st.integers(-max(len(shape), 1), max(len(shape), 1) - 1))
     runner.compare("aten._softmax.default", random(*shape), dim, False)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("shape", "dim"), [((1, 100_003), 1), ((70_001, 3), 0), ((5000, 4), 0)])
+def test_softmax_of_many(runner: OperatorRunner, shape: tuple[int, ...], dim: int, dtype: torch.dtype) -> None:
+    for name in ("_softmax", "_log_softmax"):
+        runner.compare(f"aten.{name}.default", random(*shape, dtype=dtype), dim, False)
 
 
 def test_softmax_of_masks(runner: OperatorRunner) -> None:
@@ -69,7 +76,9 @@ def test_layer_norm(runner: OperatorRunner, shape: tuple[int, ...], over: tuple[
 
 def test_layer_norm_far_from_zero(runner: OperatorRunner) -> None:
     """The variance is not the difference of two large numbers."""
-    runner.compare("aten.layer_norm.default", random(5, 64) + 1000, [64])
+    x = random(5, 64) + 1000
+    found = runner.call("aten.layer_norm.default", arguments_by_name("aten.layer_norm.default", (x, [64]), {}), [x])
+    assert_close(found[0], torch.nn.functional.layer_norm(x.double(), [64]).float())
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

