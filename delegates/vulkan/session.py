@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "current_session", "session_of", "use_device"]
 
-_sessions: weakref.WeakKeyDictionary[Device, Session] = weakref.WeakKeyDictionary()
+_sessions: weakref.WeakKeyDictionary[Device, weakref.ref[Session]] = weakref.WeakKeyDictionary()
 _defaults: dict[int, Device] = {}  # by process: a fork makes its own
 _lock = threading.Lock()
 _chosen: ContextVar[Device | None] = ContextVar("etarena_vulkan_device", default=None)
@@ -51,6 +51,14 @@ class Session:
         self.memory = DeviceArena(device)
         self._imports: weakref.WeakKeyDictionary[Arena, ArenaImport] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
+        device.before_closing(self.release)  # which also keeps the session as long as the device
+
+    def release(self) -> None:
+        """Let go of imported arenas and of the device's memory; they are made again when they are needed."""
+        with self._lock:
+            for found in self._imports.values():
+                found.forget()
+        self.memory.release()
 
     def imported(self, arena: Arena) -> ArenaImport:
         """An arena's memory on the device."""
@@ -64,9 +72,11 @@ class Session:
 def session_of(device: Device) -> Session:
     """The session of a device."""
     with _lock:
-        found = _sessions.get(device)
-        if found is None or found.device.is_closed:
-            found = _sessions[device] = Session(device)
+        known = _sessions.get(device)
+        found = known() if known is not None else None
+        if found is None:
+            found = Session(device)
+            _sessions[device] = weakref.ref(found)
         return found
 
 
