@@ -49,23 +49,24 @@ class Session:
         self.device = device
         self.shares_arena = device.info.unified and HOST_IMPORT in device.enabled_extensions
         self.memory = DeviceArena(device)
-        self._imports: weakref.WeakKeyDictionary[Arena, ArenaImport] = weakref.WeakKeyDictionary()
+        # By the arena's id, which an import keeps alive; delegates keep the imports that they use.
+        self._imports: weakref.WeakValueDictionary[int, ArenaImport] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
         device.before_closing(self.release)  # which also keeps the session as long as the device
 
     def release(self) -> None:
         """Let go of imported arenas and of the device's memory; they are made again when they are needed."""
         with self._lock:
-            for found in self._imports.values():
+            for found in list(self._imports.values()):
                 found.forget()
         self.memory.release()
 
     def imported(self, arena: Arena) -> ArenaImport:
-        """An arena's memory on the device."""
+        """An arena's memory on the device; imported as long as somebody holds what this returns."""
         with self._lock:
-            found = self._imports.get(arena)
+            found = self._imports.get(id(arena))
             if found is None:
-                found = self._imports[arena] = ArenaImport(self.device, arena)
+                found = self._imports[id(arena)] = ArenaImport(self.device, arena)
             return found
 
 

@@ -133,6 +133,10 @@ class ArenaImport:
                     part.buffer.close()
             self._crossing, self._segments = [], []
 
+    def __del__(self) -> None:
+        if hasattr(self, "_lock"):
+            self.forget()
+
     def _release(self, timeout: float | None) -> None:
         with self._lock:
             self._device.wait_idle(timeout)

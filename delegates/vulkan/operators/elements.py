@@ -90,9 +90,7 @@ class Broadcast:
             if shape[dim] == 1:
                 continue
             here = [row[dim] for row in rows]
-            if sizes and all(
-                outer[-1] == step * shape[dim] for outer, step in zip(merged, here, strict=True)
-            ):
+            if sizes and all(outer[-1] == step * shape[dim] for outer, step in zip(merged, here, strict=True)):
                 sizes[-1] *= shape[dim]
                 for outer, step in zip(merged, here, strict=True):
                     outer[-1] = step
@@ -177,7 +175,9 @@ def apply(
 
 def _six(numbers: Sequence[int], filler: int) -> list[int]:
     if len(numbers) > MOST_RANK:
-        raise ValueError(f"broadcasting over {len(numbers)} dimensions that cannot be merged; {MOST_RANK} are supported")
+        raise ValueError(
+            f"broadcasting over {len(numbers)} dimensions that cannot be merged; {MOST_RANK} are supported"
+        )
     return [*numbers, *[filler] * (MOST_RANK - len(numbers))]
 
 

@@ -25,9 +25,7 @@ def ternary(
     apply(call, "ternary", TERNARY[function], (a, b, c), out, kind=kind, number=number)
 
 
-@operator(
-    "aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar", check=low_rank
-)
+@operator("aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar", check=low_rank)
 def where(call: Call) -> None:
     """The one or the other."""
     first, second = constant_number(call, call["self"]), constant_number(call, call["other"])
