@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp
 from libcpp.vector cimport vector
 
-from etarena._binding cimport UNKNOWN, BoundShape, ShapeBinder
+from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._device_memory cimport DeviceMemory
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
@@ -21,18 +21,18 @@ from etarena._scratch cimport DelegateScratch
 from etarena._staged_run cimport StagedRun
 from etarena._states cimport StateKeeper
 
+from ._described_plan import described_plan
 from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError
 from .delegates.python_table import hold_leaked
 from .delegates.xnnpack import scratch
 from .devices.ordering import RunQueue
-from .memory_plan import MemoryPlan, PlannedBuffer, RunStats
+from .memory_plan import RunStats
 from .scratch_users import scratch_users
 from .shapes import checked_shape
 from .state import States
 
 Kind = plan_section.Kind
-UINT8 = 0   # ExecuTorch's dtype code
 
 
 cdef class PlannedMethod:
@@ -384,7 +384,8 @@ cdef class PlannedMethod:
                 bound = self.told_stage(bound, told)
         finally:
             self.arena.leave()
-        return self._describe(bound, tuple(tuple(shape) if hasattr(shape, "__iter__") else shape for shape in shapes))
+        given = tuple(tuple(shape) if hasattr(shape, "__iter__") else shape for shape in shapes)
+        return described_plan(self.name, given, self.section, self.labels, self.binder, bound, self.state_bytes)
 
     cdef BoundShape told_stage(self, BoundShape bound, object told):
         """Go through the stages as a run would in which data tells these numbers."""
@@ -395,38 +396,6 @@ cdef class PlannedMethod:
             if isinstance(number, bool) or not hasattr(number, "__index__") or not -(2**63) <= number < 2**63:
                 raise InputTypeError(f"told: {name!r} must be an int of 64 bits, got {number!r}")
         return self.stages.follow(bound, {names[name]: number for name, number in dict(told).items()})
-
-    def _describe(self, BoundShape bound, shapes):
-        """Make a plan readable."""
-        cdef int i, d, position
-        buffers = []
-        for i in range(<int> self.binder.planned.size()):
-            position = self.binder.planned[i]
-            if bound.ready[position] == UNKNOWN:
-                continue
-            value = self.section.values[position]
-            start = self.binder.start[position]
-            shape = tuple(bound.sizes[start + d] for d in range(self.binder.rank[position]))
-            buffers.append(
-                PlannedBuffer(
-                    value.name, bound.offsets[i], bound.nbytes[position], value.first, value.last, value.dtype, shape,
-                    value.definition,
-                )
-            )
-        for i in range(<int> self.binder.planned.size(), self.binder.buffers()):
-            nbytes = self.binder.bytes_of(bound, i)
-            label = self.labels[self.binder.first[i]]
-            buffers.append(
-                PlannedBuffer(
-                    f"scratch of {label} at {self.binder.first[i]}", bound.offsets[i], nbytes, self.binder.first[i],
-                    self.binder.last[i], UINT8, (nbytes,), label, "scratch",
-                    self.binder.scratch.users[i - <int> self.binder.planned.size()].backend,
-                )
-            )
-        return MemoryPlan(
-            self.name, shapes, bound.run_peak, bound.run_bound, bound.output_bytes, self.state_bytes, bound.plan_ns,
-            tuple(buffers), self.labels, self.binder.scratch.staged(),
-        )
 
     @property
     def last_run(self):

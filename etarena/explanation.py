@@ -18,7 +18,7 @@ from .explanation_text import explanation_text
 from .exporter import ExportedModel, captured, checked_methods, checked_partitioners, lowered
 from .kernels import WAY_OUT
 from .quiet import quiet
-from .survey import Reasons, Site, heard_reasons, survey, traceback_line
+from .survey import Reasons, Site, Taken, heard_reasons, survey, taken, traceback_line
 
 __all__ = ["Explanation", "Refusal", "explain"]
 
@@ -126,32 +126,36 @@ def explain(
                 refusals.append(Refusal(name, "", "", traceback_line(error), str(error), _way_out(str(error))))
         exported: ExportedModel | None = None
         sites: dict[str, list[Site]] = {}
+        went: dict[str, list[Taken]] = {}
         if captures:
-            exported, sites, refused = _lowered(captures, chosen)
+            exported, sites, went, refused = _lowered(captures, chosen)
             refusals += refused
     if exported is None or refusals:
         return Explanation(None, [], refusals)
     described = [
-        explained_method(exported.plan(name), sites[name], bool(chosen[name])) for name in exported.method_names
+        explained_method(exported.plan(name), sites[name], went[name], bool(chosen[name]))
+        for name in exported.method_names
     ]
     return Explanation(exported, described, [])
 
 
 def _lowered(
     captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]]
-) -> tuple[ExportedModel | None, dict[str, list[Site]], list[Refusal]]:
+) -> tuple[ExportedModel | None, dict[str, list[Site]], dict[str, list[Taken]], list[Refusal]]:
     sites: dict[str, list[Site]] = {}
+    went: dict[str, list[Taken]] = {}
     with heard_reasons() as heard:
 
         def watch(name: str, program: ExportedProgram) -> None:
             names = {str(symbol): text for symbol, text in captures[name].names.items()}
             sites[name] = survey(program, partitioners[name], heard, names)
+            went[name] = taken(program, partitioners[name])
 
         try:
-            return lowered(captures, partitioners, watch), sites, []
+            return lowered(captures, partitioners, watch), sites, went, []
         except ExportError as error:
             known = sites or _before_lowering(captures, heard)
-            return None, sites, refusals_of(error, known)
+            return None, sites, went, refusals_of(error, known)
 
 
 def _before_lowering(captures: Mapping[str, Capture], heard: Reasons) -> dict[str, list[Site]]:
@@ -193,7 +197,9 @@ def _named(text: str, sites: Mapping[str, Sequence[Site]]) -> tuple[str, Site]:
     return next(iter(sites)) if len(sites) == 1 else "", Site("", "", "")
 
 
-def explained_method(method: Method, sites: Sequence[Site], is_partitioned: bool) -> dict[str, Any]:
+def explained_method(
+    method: Method, sites: Sequence[Site], went: Sequence[Taken], is_partitioned: bool
+) -> dict[str, Any]:
     """Everything there is to say about one method of a finished program, as plain data."""
     called = {delegate.instruction for delegate in method.delegates}
     labels = [label for at, label in enumerate(method.labels) if at not in called and label not in JUMPS]
@@ -207,11 +213,20 @@ def explained_method(method: Method, sites: Sequence[Site], is_partitioned: bool
         "delegate_calls": [
             {"backend": delegate.id, "instruction": delegate.instruction} for delegate in method.delegates
         ],
-        "cpu_operators": dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
+        "delegate_operators": {
+            backend: _most_first(Counter(one.operator for one in went if one.backend == backend))
+            for backend in dict.fromkeys(delegate.id for delegate in method.delegates)
+        },
+        "passed_on": [asdict(one) | {"reasons": list(one.reasons)} for one in went if one.reasons],
+        "cpu_operators": _most_first(counts),
         "size_arithmetic": sum(label.startswith(PRIMITIVE) for label in labels),
         "not_taken": [_left(site) for site in sites if is_partitioned and site.operator in operators],
         "shared_memory": shared_memory(method),
     }
+
+
+def _most_first(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _left(site: Site) -> dict[str, Any]:

@@ -83,6 +83,11 @@ def _operators(method: dict[str, Any]) -> Iterator[str]:
     for backend, calls in method["delegates"].items():
         at = [str(call["instruction"]) for call in method["delegate_calls"] if call["backend"] == backend]
         yield f"  delegate {backend}: {_count(calls, 'call')}, at instruction {_few(at)}"
+        listed = [f"{name} x {count}" for name, count in method["delegate_operators"][backend].items()]
+        yield f"    takes {', '.join(listed)}"
+    passed = Counter((one["backend"], one["operator"], "; ".join(one["reasons"])) for one in method["passed_on"])
+    for (backend, operator, reason), count in passed.items():
+        yield f"  left to {backend}: {operator}{_times(count)}: {reason}"
     texts = [f"{name} x {count}" for name, count in method["cpu_operators"].items()]
     yield f"  CPU kernels: {', '.join(texts) or 'none'}"
     if method["size_arithmetic"]:
@@ -92,7 +97,7 @@ def _operators(method: dict[str, Any]) -> Iterator[str]:
         for left in method["not_taken"]
     )
     for (operator, reason, source), count in reasons.items():
-        yield f"  not taken: {operator}{f' x {count}' if count > 1 else ''}: {reason}"
+        yield f"  not taken: {operator}{_times(count)}: {reason}"
         if source:
             yield f"    at {source}"
 
@@ -106,6 +111,10 @@ def _memory(method: dict[str, Any]) -> Iterator[str]:
         yield f"  state: {', '.join(states)}"
     outputs = (f"[{', '.join(item['shape'])}]" if "shape" in item else item["kind"] for item in method["outputs"])
     yield f"  outputs: {', '.join(outputs) or 'none'}"
+
+
+def _times(count: int) -> str:
+    return f" x {count}" if count > 1 else ""
 
 
 def _few(texts: Sequence[str]) -> str:

@@ -61,7 +61,6 @@ def load(
     anytime
         Improve the plan of a shape that comes again, in a thread of its own for up to ten seconds, as long as it is
         above the lower bound; a better one takes its place between two runs (default False).
-
     vulkan
         The `etarena.vulkan.Device` that delegates on Vulkan use; by default one device for the whole process.
 
@@ -78,6 +77,8 @@ def load(
         If it is not a program that this version of ExecuTorch reads.
     FileNotFoundError
         If there is no such file.
+    InputError, InputTypeError
+        If an argument has a value or type that makes no sense; `vulkan` must not be closed.
     """
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
@@ -94,7 +95,18 @@ def load(
         raise InputTypeError(f"arena must be an etarena.Arena, got {type(arena).__name__}")
     if plan_cache < 0:
         raise InputError(f"plan_cache is a number of bytes >= 0, got {plan_cache}")
+    if vulkan is not None:
+        _check_vulkan(vulkan)
     return Program(data, arena or default_arena(), plan_cache, anytime, vulkan)
+
+
+def _check_vulkan(device: Any) -> None:
+    from .device.vulkan.device import Device as VulkanDevice
+
+    if not isinstance(device, VulkanDevice):
+        raise InputTypeError(f"vulkan must be an etarena.vulkan.Device, got {type(device).__name__}")
+    if device.is_closed:
+        raise InputError("vulkan is a device that is closed")
 
 
 def aligned(data: memoryview) -> memoryview:

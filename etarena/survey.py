@@ -15,6 +15,7 @@ import torch
 from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
 from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.backend.utils import WhyNoPartition
+from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch.export import ExportedProgram
 from torch.fx import Node
 
@@ -22,7 +23,7 @@ from .discoveries import all_nodes, operator_name
 from .kernels import missing_kernel
 from .legalize import ReplaceMissingKernels
 
-__all__ = ["Reasons", "Site", "heard_reasons", "source_line", "survey", "traceback_line"]
+__all__ = ["Reasons", "Site", "Taken", "heard_reasons", "source_line", "survey", "taken", "traceback_line"]
 
 Reasons = dict[str, list[str]]
 """What partitioners said against a node, by the node's name."""
@@ -63,6 +64,25 @@ class Site:
     tells: bool = False
 
 
+@dataclass(frozen=True)
+class Taken:
+    """One call of an operator that a delegate took.
+
+    Parameters
+    ----------
+    backend : str
+        The delegate's.
+    operator : str
+        Its name, such as ``aten::relu``.
+    reasons : tuple of str
+        Why partitioners asked before left it, as far as they say so.
+    """
+
+    backend: str
+    operator: str
+    reasons: tuple[str, ...] = ()
+
+
 def survey(
     program: ExportedProgram, partitioners: Sequence[Partitioner], heard: Reasons, names: Mapping[str, str]
 ) -> list[Site]:
@@ -84,8 +104,28 @@ def survey(
     ]
 
 
+def taken(program: ExportedProgram, partitioners: Sequence[Partitioner]) -> list[Taken]:
+    """Every call of an operator that a delegate took, after partitioning."""
+    return [
+        Taken(module.backend_id, operator_name(node), tuple(_kept_reasons(node, partitioners)))
+        for module in program.graph_module.modules()
+        if isinstance(module, LoweredBackendModule)
+        for node in all_nodes(module.original_module.graph_module)
+        if node.op == "call_function" and hasattr(node.target, "_schema")
+    ]
+
+
+def _kept_reasons(node: Node, partitioners: Sequence[Partitioner]) -> Iterator[str]:
+    """What those partitioners say that keep their reasons by node, as `VulkanPartitioner` does."""
+    for partitioner in partitioners:
+        said = getattr(partitioner, "reasons", {}).get(node.name)
+        if said is not None:
+            yield f"{type(partitioner).__name__}: {said}"
+
+
 def _reasons(node: Node, partitioners: Sequence[Partitioner], heard: Reasons) -> Iterator[str]:
     yield from heard.get(node.name, ())
+    yield from _kept_reasons(node, partitioners)
     for partitioner in partitioners:
         known = getattr(partitioner, "target_partitioner_configs", None)  # of those made of configurations
         name = getattr(node.target, "__name__", None)

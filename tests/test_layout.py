@@ -46,6 +46,7 @@ PUBLIC_NAMES = {
     "RuntimeFailure",
     "ShapeError",
     "SizeOverflowError",
+    "VulkanPartitioner",
     "__version__",
     "allocator",
     "device_allocator",

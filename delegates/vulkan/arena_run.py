@@ -58,7 +58,7 @@ class ArenaRun:
         self._images: dict[int, tuple[Image, str]] = {}
         self._base = 0
         self._arena: Arena | None = None
-        self._import: ArenaImport | None = None
+        self.imported: ArenaImport | None = None  # once something was recorded
         self.is_possible = session.shares_arena and self._find(scratch)
         """Whether all memory of the CPU that the call needs is in one arena."""
 
@@ -99,7 +99,7 @@ class ArenaRun:
     def _record(self) -> Commands:
         device = self._session.device
         if self._arena is not None:
-            self._import = self._session.imported(self._arena)
+            self.imported = self._session.imported(self._arena)
         commands = device.commands()
         commands.begin(once=False, yields=True)
         for position, arg in enumerate(self._args):
@@ -142,8 +142,8 @@ class ArenaRun:
         return found, 0
 
     def _inner(self, offset: int, nbytes: int) -> Spot:
-        assert self._import is not None
-        span = self._import.range(self._base + offset, nbytes)
+        assert self.imported is not None
+        span = self.imported.range(self._base + offset, nbytes)
         return span.buffer, span.offset
 
     def _spot(self, position: int, arg: Any) -> Spot | None:
@@ -151,9 +151,9 @@ class ArenaRun:
             return None
         if not arg.device.is_cpu:
             return self._room(position, arg) if position in self._images else buffer_of(self._session.device, arg)
-        assert self._import is not None
+        assert self.imported is not None
         assert self._arena is not None
-        span = self._import.range(arg.address - self._arena.base, padded(arg.nbytes))
+        span = self.imported.range(arg.address - self._arena.base, padded(arg.nbytes))
         return span.buffer, span.offset
 
 

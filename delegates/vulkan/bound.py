@@ -205,7 +205,7 @@ class BoundGraph:
         if nbytes > self.limits["maxStorageBufferRange"]:
             raise InputError(
                 f"a tensor of shape {tensor.shape} inside a Vulkan delegate has {nbytes} bytes, shaders of this device "
-                f"see {self.limits['maxStorageBufferRange']}"
+                f"see {self.limits['maxStorageBufferRange']} (maxStorageBufferRange)"
             )
         if root in self._outputs:
             return Place("argument", len(self._graph.inputs) + self._outputs[root], nbytes)

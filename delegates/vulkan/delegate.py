@@ -23,6 +23,7 @@ from .weights import Weights
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...device.vulkan.arena_import import ArenaImport
     from .arena_run import Recordings, Rooms
 
 __all__ = ["VulkanDelegate"]
@@ -59,6 +60,7 @@ class VulkanDelegate(Delegate):
         self.limits = self.device.info.limits
         self.weights = Weights(self.device, self.graph)
         self.n_inputs = len(self.graph.inputs)
+        self._imported: ArenaImport | None = None  # kept for the recordings to come
         self._rooms: Rooms = WeakValueDictionary()
         self._bound: OrderedDict[tuple[Any, ...], tuple[BoundGraph, Recordings]] = OrderedDict()
 
@@ -99,17 +101,23 @@ class VulkanDelegate(Delegate):
         """Submit the recorded commands and wait."""
         self._check_types(args)
         bound, recordings = self.bind([arg.shape if isinstance(arg, ETensor) else arg for arg in args[: self.n_inputs]])
+        for i, (arg, shape) in enumerate(zip(args[self.n_inputs :], bound.output_shapes, strict=True)):
+            if arg.shape != shape:
+                raise Error(f"output {i} of a Vulkan delegate has the shape {arg.shape}, the graph makes {shape}")
         if not bound.dispatches:
             return
         run = ArenaRun(self.session, bound, args, scratch, self.n_inputs, self._rooms)
         if run.is_possible:
-            self.device.run(run.commands(recordings), None)
+            commands = run.commands(recordings)
+            self._imported = run.imported or self._imported
+            self.device.run(commands, None)
         else:
             run_in_device_memory(self.session, bound, args, self.n_inputs)
 
     def close(self) -> None:
         """Give back the recorded commands and the constants."""
         self._bound.clear()
+        self._imported = None
         self.weights.close()
 
     def _check_types(self, args: Sequence[Any]) -> None:

@@ -54,6 +54,12 @@ class DeviceArena:
             self.generation += 1
         return self._buffer
 
+    def release(self) -> None:
+        """Let go of all memory."""
+        with self.lock:
+            self._buffer = self._staging = None
+            self.generation += 1
+
     def staging(self, nbytes: int) -> Buffer:
         """Memory that the CPU sees, by which arguments come and go."""
         if self._staging is None or self._staging.nbytes < nbytes:

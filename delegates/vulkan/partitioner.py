@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from torch.fx import Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from ...allocator.errors import ExportError
+from ...allocator.errors import ExportError, InputError, InputTypeError
 from .graph import BACKEND_ID, MOST_RANK
 from .operators.registry import all_operators
 from .preprocess import CONSTANTS, DTYPES
@@ -97,6 +98,20 @@ class _Support(OperatorSupportBase):
         return reason is None
 
 
+def _skipped(names: Sequence[str]) -> frozenset[str]:
+    """The operators meant, with overloads."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InputTypeError(f"skip must be a sequence of operators' names such as 'aten.mm.default', got {names!r}")
+    found: set[str] = set()
+    for name in names:
+        meant = {known for known in all_operators() if name in (known, known.rpartition(".")[0])}
+        if not meant:
+            near = difflib.get_close_matches(name, all_operators(), 1, 0.0)
+            raise InputError(f"skip: Vulkan has no operator {name!r}; the nearest is {near[0]!r}")
+        found |= meant
+    return frozenset(found)
+
+
 class VulkanPartitioner(Partitioner):
     """Marks what goes to the backend ``EtarenaVulkan``; give it to `etarena.export` in ``partitioners``.
 
@@ -105,17 +120,24 @@ class VulkanPartitioner(Partitioner):
     Parameters
     ----------
     skip : sequence of str
-        Names of operators to leave to others, such as ``"aten.mm.default"``.
+        Names of operators to leave to others, such as ``"aten.mm.default"``; with all overloads: ``"aten.mm"``.
 
     Attributes
     ----------
     reasons : dict of str to str
         After an export, by the name of each node that did not go to Vulkan, why not.
+
+    Raises
+    ------
+    InputError
+        The delegate has no operator of a name in `skip`; the message says which one is meant.
+    InputTypeError
+        `skip` is no sequence of names.
     """
 
     def __init__(self, skip: Sequence[str] = ()) -> None:
         super().__init__()
-        self.skip = frozenset(skip)
+        self.skip = _skipped(skip)
         self.reasons: dict[str, str] = {}
         self.delegation_spec = DelegationSpec(BACKEND_ID, [CompileSpec("takes_devices", b"vulkan")])
 
@@ -146,9 +168,8 @@ class VulkanPartitioner(Partitioner):
     def _is_worthwhile(self, program: ExportedProgram, partition: Partition) -> bool:
         nodes = list(partition.nodes)
         calls = [node for node in nodes if node.target is not operator.getitem]
-        if all(operator_name(node) in IDLE for node in calls):
-            return False
-        reason = _untold(program, nodes)
+        is_idle = all(operator_name(node) in IDLE for node in calls)
+        reason = "it moves no data, and nothing beside it goes to Vulkan" if is_idle else _untold(program, nodes)
         if reason is not None:
             self.reasons.update(dict.fromkeys((node.name for node in calls), reason))
         return reason is None

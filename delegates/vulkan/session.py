@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from ...allocator.errors import InputError
 from ...device.vulkan.arena_import import ArenaImport
 from ...device.vulkan.device import Device
 from ...device.vulkan.requirements import HOST_IMPORT
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "current_session", "session_of", "use_device"]
 
-_sessions: weakref.WeakKeyDictionary[Device, Session] = weakref.WeakKeyDictionary()
+_sessions: weakref.WeakKeyDictionary[Device, weakref.ref[Session]] = weakref.WeakKeyDictionary()
 _defaults: dict[int, Device] = {}  # by process: a fork makes its own
 _lock = threading.Lock()
 _chosen: ContextVar[Device | None] = ContextVar("etarena_vulkan_device", default=None)
@@ -48,24 +49,35 @@ class Session:
         self.device = device
         self.shares_arena = device.info.unified and HOST_IMPORT in device.enabled_extensions
         self.memory = DeviceArena(device)
-        self._imports: weakref.WeakKeyDictionary[Arena, ArenaImport] = weakref.WeakKeyDictionary()
+        # By the arena's id, which an import keeps alive; delegates keep the imports that they use.
+        self._imports: weakref.WeakValueDictionary[int, ArenaImport] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
+        device.before_closing(self.release)  # which also keeps the session as long as the device
+
+    def release(self) -> None:
+        """Let go of imported arenas and of the device's memory; they are made again when they are needed."""
+        with self._lock:
+            for found in list(self._imports.values()):
+                found.forget()
+        self.memory.release()
 
     def imported(self, arena: Arena) -> ArenaImport:
-        """An arena's memory on the device."""
+        """An arena's memory on the device; imported as long as somebody holds what this returns."""
         with self._lock:
-            found = self._imports.get(arena)
+            found = self._imports.get(id(arena))
             if found is None:
-                found = self._imports[arena] = ArenaImport(self.device, arena)
+                found = self._imports[id(arena)] = ArenaImport(self.device, arena)
             return found
 
 
 def session_of(device: Device) -> Session:
     """The session of a device."""
     with _lock:
-        found = _sessions.get(device)
-        if found is None or found.device.is_closed:
-            found = _sessions[device] = Session(device)
+        known = _sessions.get(device)
+        found = known() if known is not None else None
+        if found is None:
+            found = Session(device)
+            _sessions[device] = weakref.ref(found)
         return found
 
 
@@ -98,7 +110,13 @@ def default_device() -> Device:
     with _lock:
         found = _defaults.get(os.getpid())
         if found is None or found.is_closed:
-            number = int(os.environ.get("ETARENA_VULKAN_DEVICE", "0"))
+            number = _number_of(os.environ.get("ETARENA_VULKAN_DEVICE", "0"))
             validation = os.environ.get("ETARENA_VULKAN_VALIDATION") == "1"
             found = _defaults[os.getpid()] = Device.create(number, validation=validation)
         return found
+
+
+def _number_of(text: str) -> int:
+    if not text.isdecimal():
+        raise InputError(f"ETARENA_VULKAN_DEVICE is the number of a device (vulkan.physical_devices()), not {text!r}")
+    return int(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...allocator.errors import DeviceError
@@ -123,6 +124,18 @@ class ArenaImport:
     def close(self, timeout: float | None = 10.0) -> None:
         """Wait for the device and let go of all that is imported. The arena stays as it is."""
         self._release(timeout)
+
+    def forget(self) -> None:
+        """Let go of all that is imported, of a device that is at rest; what is in use stays until it is not."""
+        with self._lock:
+            for part in (*self._crossing, *self._segments):
+                with suppress(DeviceError):
+                    part.buffer.close()
+            self._crossing, self._segments = [], []
+
+    def __del__(self) -> None:
+        if hasattr(self, "_lock"):
+            self.forget()
 
     def _release(self, timeout: float | None) -> None:
         with self._lock:

@@ -28,7 +28,7 @@ from .tensors import DeviceTensors
 from .transfers import Transfers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
 __all__ = ["Device", "physical_devices"]
@@ -99,6 +99,7 @@ class Device(DeviceMemory, DeviceWork, DeviceTensors):
             info.limits["maxMemoryAllocationSize"] or 1 << 62, max(heap.nbytes for heap in info.memory_heaps)
         )
         self._enabled = enabled
+        self._before_closing: list[Callable[[], None]] = []
         self.work = WorkQueue(core, lock)
         self.transfers = Transfers(self)
         self.pipelines = PipelineStore(core, info)
@@ -239,6 +240,10 @@ class Device(DeviceMemory, DeviceWork, DeviceTensors):
         """How many Vulkan objects of each kind are there; those for later use by etarena among them."""
         return self.core.live_objects()
 
+    def before_closing(self, release: Callable[[], None]) -> None:
+        """Call something whenever the device is about to be closed and does no work: it lets go of what it keeps."""
+        self._before_closing.append(release)
+
     def close(self, timeout: float = 10.0) -> None:
         """Wait for the device and destroy it, unless it is the application's. Closing twice is allowed.
 
@@ -252,6 +257,8 @@ class Device(DeviceMemory, DeviceWork, DeviceTensors):
         if self.is_closed:
             return
         self.work.close(timeout)
+        for release in self._before_closing:
+            release()
         self.transfers.close()
         self.pipelines.close()
         self.core.close()

@@ -1,5 +1,6 @@
 """``etarena export``: a model becomes a .pte file that runs at any size."""
 
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,11 @@ from .source import Source, load_source
 if TYPE_CHECKING:
     from ..allocator.plan import Method
 
+PARTITIONERS = {
+    "vulkan": ("etarena.delegates.vulkan.partitioner", "VulkanPartitioner"),
+    "xnnpack": ("executorch.backends.xnnpack.partition.xnnpack_partitioner", "XnnpackPartitioner"),
+}
+
 
 @click.command(cls=Command)
 @click.argument("source")
@@ -28,10 +34,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--backend",
-    type=click.Choice(["cpu", "xnnpack"]),
-    default="cpu",
+    "backends",
+    type=click.Choice(["cpu", *PARTITIONERS]),
+    multiple=True,
+    default=("cpu",),
     show_default=True,
-    help="Lower what it supports to this backend; the rest runs on the CPU kernels.",
+    help="Lower what it supports to this backend; the rest runs on the CPU kernels. "
+    "Repeatable: the first has the choice.",
 )
 @click.option(
     "--dynamic",
@@ -46,7 +55,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Say what varies, what is planned when and what runs where; of a refused model, everything in its way.",
 )
-def export(source: str, output: Path | None, backend: str, dynamic: tuple[str, ...], wants_explanation: bool) -> Answer:
+def export(
+    source: str, output: Path | None, backends: tuple[str, ...], dynamic: tuple[str, ...], wants_explanation: bool
+) -> Answer:
     """Export SOURCE for run-time memory planning.
 
     SOURCE is an archive of torch.export.save (model.pt2), or MODULE:CALLABLE or FILE.py:CALLABLE that returns
@@ -59,8 +70,8 @@ def export(source: str, output: Path | None, backend: str, dynamic: tuple[str, .
     shapes = _shapes(loaded, list(dynamic))
     with step("Exporting"):
         if wants_explanation:
-            return _explained(output, _export("explain", loaded, shapes, backend))
-        exported = _export("export", loaded, shapes, backend)
+            return _explained(output, _export("explain", loaded, shapes, backends))
+        exported = _export("export", loaded, shapes, backends)
     assert output is not None
     exported.save(output)
     return _answer(output, len(exported.buffer), exported.plan("forward"))
@@ -84,15 +95,12 @@ def _shapes(source: Source, dynamic: list[str]) -> Any:
     return dynamic_shapes(source.model, source.args, source.kwargs, dynamic)
 
 
-def _export(how: str, source: Source, shapes: Any, backend: str) -> Any:
+def _export(how: str, source: Source, shapes: Any, backends: tuple[str, ...]) -> Any:
     """Call `etarena.export` or `etarena.explain`, whose parameters are the same."""
     import etarena
 
-    partitioners: list[Any] = []
-    if backend == "xnnpack":
-        from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-
-        partitioners = [XnnpackPartitioner()]
+    chosen = [PARTITIONERS[name] for name in dict.fromkeys(backends) if name != "cpu"]
+    partitioners = [getattr(importlib.import_module(module), name)() for module, name in chosen]
     if source.exported:
         return getattr(etarena, how)(source.model, partitioners=partitioners)
     return getattr(etarena, how)(source.model, source.args, source.kwargs or None, shapes, partitioners=partitioners)

@@ -109,6 +109,7 @@ class OnDevice:
         self._results.clear()
         del self._method
         gc.collect()
+        self._device.wait_idle(SECONDS)
         self._closing.close()
 
     def _tensor(self, frame: Frame) -> etarena.ETensor:

@@ -193,7 +193,15 @@ class Renderer:
 
     def wait(self, number: int, seconds: float = 60.0) -> None:
         """Wait until a frame is drawn."""
-        info = vk.VkSemaphoreWaitInfo(pSemaphores=[self._timeline], pValues=[number + 1])
+        self._wait((self._timeline, number + 1), seconds)
+
+    def wait_for(self, frame: Frame, seconds: float = 60.0) -> None:
+        """Wait until a frame is there, whoever makes it."""
+        self._wait(frame.done, seconds)
+
+    def _wait(self, done: tuple[Any, int], seconds: float) -> None:
+        semaphore, value = done
+        info = vk.VkSemaphoreWaitInfo(pSemaphores=[semaphore], pValues=[value])
         vk.vkWaitSemaphores(self.context.device, info, int(seconds * 1e9))
 
     def _make(self) -> None:

@@ -63,6 +63,26 @@ def test_export_to_xnnpack(exported: Callable[..., Path]) -> None:
     assert set(method["delegates"]) == {"XnnpackBackend"}
 
 
+@pytest.mark.parametrize(
+    ("backends", "taken"),
+    [
+        (["vulkan"], {"EtarenaVulkan"}),
+        (["vulkan", "xnnpack"], {"EtarenaVulkan"}),
+        (["xnnpack", "vulkan"], {"XnnpackBackend"}),
+        (["cpu"], set()),
+    ],
+)
+def test_the_first_backend_has_the_choice(models: Path, tmp_path: Path, backends: list[str], taken: set[str]) -> None:
+    options = [word for backend in backends for word in ("--backend", backend)]
+    (method,) = answer("export", f"{models}:perceptron", "-o", tmp_path / "m.pte", *options)["methods"]
+    assert set(method["delegates"]) == taken
+
+
+def test_explaining_vulkan_shows_what_it_takes(models: Path) -> None:
+    result = etarena_command("export", f"{models}:perceptron", "--explain", "--backend", "vulkan")
+    assert "takes aten::linear x 2, aten::relu x 1" in result.stdout
+
+
 def test_stdout_holds_the_answer_even_if_the_model_prints(models: Path, tmp_path: Path) -> None:
     result = etarena_command("export", f"{models}:prints", "-o", tmp_path / "model.pte", "--json")
     assert json.loads(result.stdout)["bytes"] > 0

@@ -142,6 +142,53 @@ def test_a_partitioner_says_what_it_left_and_why():
     assert left["source"] == line_of(Partly.forward, "erf")
 
 
+class Shaded(nn.Module):
+    """Two linears for Vulkan, an operator that it does not know, one of a type that it does not know."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.asinh(self.first(x)).sigmoid()), x.double() * 2
+
+
+def test_vulkan_alone_says_what_it_took_and_why_it_left_the_rest():
+    partitioners = [etarena.VulkanPartitioner()]
+    explanation = etarena.explain(Shaded(), (torch.randn(5, 4),), None, ROWS, partitioners=partitioners)
+    (method,) = explanation.methods
+    assert method["delegates"] == {"EtarenaVulkan": 2}
+    assert method["delegate_operators"] == {"EtarenaVulkan": {"aten::linear": 2, "aten::sigmoid": 1}}
+    assert method["passed_on"] == []
+    left = {entry["operator"]: entry for entry in method["not_taken"]}
+    assert set(left) == {"aten::asinh", "aten::mul", "dim_order_ops::_to_dim_order_copy"}
+    assert left["aten::asinh"]["reasons"] == ["VulkanPartitioner: there is no shader for aten.asinh.default"]
+    assert left["aten::asinh"]["source"] == line_of(Shaded.forward, "asinh")
+    assert left["aten::mul"]["reasons"] == ["VulkanPartitioner: shaders do not know torch.float64"]
+    text = str(explanation)
+    assert "\n    takes aten::linear x 2, aten::sigmoid x 1\n" in text
+    assert "\n  not taken: aten::asinh: VulkanPartitioner: there is no shader for aten.asinh.default\n" in text
+
+
+def test_vulkan_before_xnnpack_says_what_it_passes_on():
+    partitioners = [etarena.VulkanPartitioner(skip=["aten.sigmoid"]), XnnpackPartitioner()]
+    explanation = etarena.explain(Shaded(), (torch.randn(5, 4),), None, ROWS, partitioners=partitioners)
+    (method,) = explanation.methods
+    assert method["delegate_operators"] == {
+        "EtarenaVulkan": {"aten::linear": 2},
+        "XnnpackBackend": {"aten::sigmoid": 1},
+    }
+    reason = "VulkanPartitioner: the partitioner was told to leave it"
+    assert method["passed_on"] == [{"backend": "XnnpackBackend", "operator": "aten::sigmoid", "reasons": [reason]}]
+    assert f"\n  left to XnnpackBackend: aten::sigmoid: {reason}\n" in str(explanation)
+    (asinh,) = [entry for entry in method["not_taken"] if entry["operator"] == "aten::asinh"]
+    assert asinh["reasons"] == [
+        "VulkanPartitioner: there is no shader for aten.asinh.default",
+        "XnnpackPartitioner does not know this operator",
+    ]
+    assert json.loads(json.dumps(explanation.to_dict()))["methods"][0]["passed_on"] == method["passed_on"]
+
+
 def test_what_the_partitioner_says_itself_uses_the_names_of_dims():
     class Sliced(nn.Module):
         def forward(self, x):

@@ -82,9 +82,9 @@ def constant_number(call: Call, operand: Operand) -> Operand:
 
 def _operands(call: Call) -> tuple[Operand, Operand]:
     a, b = call["self"], call["other"]
-    if isinstance(b, BoundTensor) and b.numel != 1:
-        return constant_number(call, a), b
-    return a, constant_number(call, b)
+    return (
+        (constant_number(call, a), b) if isinstance(b, BoundTensor) and b.numel != 1 else (a, constant_number(call, b))
+    )
 
 
 def _register(function: str, *names: str, keep: bool = False) -> None:

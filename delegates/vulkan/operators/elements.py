@@ -175,7 +175,9 @@ def apply(
 
 def _six(numbers: Sequence[int], filler: int) -> list[int]:
     if len(numbers) > MOST_RANK:
-        raise ValueError(f"broadcasting over {len(numbers)} dimensions that cannot be merged; {MOST_RANK} at most")
+        raise ValueError(
+            f"broadcasting over {len(numbers)} dimensions that cannot be merged; {MOST_RANK} are supported"
+        )
     return [*numbers, *[filler] * (MOST_RANK - len(numbers))]
 
 

@@ -1,6 +1,8 @@
 """Whole runs of small models on the Vulkan device: where memory lies, what is copied, what goes wrong."""
 
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -227,3 +229,17 @@ def stock_file() -> bytes:
     program = torch.export.export(Plain(), (torch.randn(4, 6), torch.randn(4, 6)))
     edge = to_edge_transform_and_lower(program, partitioner=[etarena.VulkanPartitioner()])
     return edge.to_executorch().buffer
+
+
+def test_an_arena_is_let_go_with_its_methods(device: vulkan.Device, plain: bytes) -> None:
+    gc.collect()
+    before = device.live_objects
+    arena = etarena.Arena()
+    known = weakref.ref(arena)
+    method = etarena.load(plain, arena, vulkan=device).method()
+    method.execute([*pair(4, 6)])
+    assert device.live_objects != before
+    del method, arena
+    gc.collect()
+    assert known() is None
+    assert device.live_objects.get("memory block", 0) <= before.get("memory block", 0)
