@@ -35,6 +35,7 @@ LINEAR = ("aten.linear.default", "aten.addmm.default", "aten.mm.default")
 CONVOLUTION = ("aten.convolution.default", *LINEAR)
 
 MIXED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "espcn": (CONVOLUTION, ("aten.pixel_shuffle.default",)),
     "mobilenet_v2": (CONVOLUTION, ("aten.mean.dim",)),
     "resnet": (CONVOLUTION, ("aten.mean.dim",)),
     "unet": (CONVOLUTION, ("aten.cat.default",)),

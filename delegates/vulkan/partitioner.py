@@ -133,7 +133,6 @@ class VulkanPartitioner(Partitioner):
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes; each group becomes one delegate."""
-        module = exported_program.graph_module
         support = _Support(self.skip, self.reasons)
         tags = {}
         for partition in _told_partitions(exported_program, support):
