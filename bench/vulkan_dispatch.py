@@ -57,8 +57,8 @@ def recorded(device: vulkan.Device) -> Iterator[list[Any]]:
         del device.run  # type: ignore[method-assign]
 
 
-def ways(device: vulkan.Device, x: Tensor) -> tuple[dict[str, Callable[[], object]], Any]:
-    """The method, and its commands alone; and how many dispatches those are.
+def ways(device: vulkan.Device, x: Tensor) -> dict[str, Callable[[], object]]:
+    """The method, and its commands alone.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def ways(device: vulkan.Device, x: Tensor) -> tuple[dict[str, Callable[[], objec
         (result,) = method.execute(inputs)
     torch.testing.assert_close(result, Chain()(x), rtol=1e-4, atol=1e-5)
     (commands,) = runs
-    return {"method": lambda: method.execute(inputs), "commands": lambda: device.run(commands, None)}, method
+    return {"method": lambda: method.execute(inputs), "commands": lambda: device.run(commands, None)}
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def main() -> None:
     device = vulkan.Device.create()
     rows = []
     for shape in ((4, 4), (32, 32)):
-        both, _ = ways(device, torch.randn(shape))
+        both = ways(device, torch.randn(shape))
         samples = in_turn(both, rounds_within(lambda both=both: [call() for call in both.values()], arguments.seconds))
         cost = [one - two for one, two in zip(samples["method"], samples["commands"], strict=True)]
         times = [median(samples[name]) / 1e3 for name in ("method", "commands")]
@@ -102,8 +102,8 @@ def main() -> None:
         rows.append((" x ".join(map(str, shape)), *(f"{time:.1f}" for time in figures), str(len(cost))))
         print(" | ".join(rows[-1]), flush=True)
     text = (
-        f"`python -m bench.vulkan_dispatch --write`: a delegate of {OPERATORS} operators at a repeated shape, input and\n"
-        "result in the CPU's memory, and in turn with it the command buffer that it recorded, submitted as it is.\n"
+        f"`python -m bench.vulkan_dispatch --write`: a delegate of {OPERATORS} operators at a repeated shape, input\n"
+        "and result in the CPU's memory, and in turn with it the command buffer that it recorded, submitted as it is.\n"
         f"Medians; the overhead is the median of the differences. Target: at most {TARGET_US:.0f} us."
     )
     heads = ("input", "method us", "commands us", "overhead us", "rounds")
