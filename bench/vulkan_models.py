@@ -179,7 +179,7 @@ def _scratch_ratio() -> float:
     """The worst of all Vulkan delegates of this process, at all shapes that they ran at."""
     from etarena.delegates.vulkan.bound import BoundGraph
 
-    graphs = [found for found in gc.get_objects() if isinstance(found, BoundGraph)]
+    graphs = [found for found in gc.get_objects() if type(found) is BoundGraph]
     return max((graph.scratch_bytes / graph.lower_bound for graph in graphs if graph.lower_bound), default=1.0)
 
 
