@@ -57,6 +57,8 @@ bench-all: bench
 	$(VENV)/python -m bench.savings --write
 	$(VENV)/python -m bench.fragments --write
 	$(VENV)/python -m bench.decode --write
+	$(VENV)/python -m bench.vulkan_models --write
+	$(VENV)/python -m bench.vulkan_dispatch --write
 
 # The heap and the planner beside their peers, which are built first (git, cmake, network; see scripts/peers.sh).
 bench-peers: build

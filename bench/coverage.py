@@ -24,7 +24,7 @@ from bench.rows import keep_rows, last_line, printed
 from bench.sections import table, write_sections
 from etarena.allocator.errors import Error
 
-__all__ = ["LARGEST_ERROR", "Row", "cover", "section"]
+__all__ = ["LARGEST_ERROR", "Row", "cover", "error_of", "section"]
 
 LARGEST_ERROR = 1e-4
 """Of a floating-point result, as the largest difference over the largest magnitude. Integers must be equal."""
@@ -112,7 +112,7 @@ def _run(row: Row, model: Any, program: Any) -> None:
             wanted = tree_leaves(model.module(*tree_map(torch.clone, inputs)))
         program.arena.scribble()
         got = method.execute(inputs)
-        error = max(_error(*pair) for pair in zip(got, wanted, strict=True))
+        error = max(error_of(*pair) for pair in zip(got, wanted, strict=True))
         row.error = max(row.error, error)
         stats = method.last_run
         ratio = stats.arena_bytes / stats.lower_bound_bytes if stats.lower_bound_bytes else 1.0
@@ -124,7 +124,7 @@ def _run(row: Row, model: Any, program: Any) -> None:
     row.sizes = len(set(model.sizes))
 
 
-def _error(got: Any, wanted: Any) -> float:
+def error_of(got: Any, wanted: Any) -> float:
     """Largest difference of one result over its largest magnitude; infinite where that says nothing."""
     import torch
 

@@ -112,7 +112,7 @@ def test_a_wrong_result_is_seen(register: Callable[[nn.Module], None]) -> None:
     ],
 )
 def test_errors_are_relative_and_integers_exact(got: object, wanted: Tensor, error: float) -> None:
-    assert coverage._error(got, wanted) == error
+    assert coverage.error_of(got, wanted) == error
 
 
 def test_a_process_that_dies_or_hangs_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

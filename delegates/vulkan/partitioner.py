@@ -87,12 +87,16 @@ def _row_major(tensor: torch.Tensor) -> bool:
 class _Support(OperatorSupportBase):
     def __init__(self, refused: frozenset[str], reasons: dict[str, str]) -> None:
         self.refused, self.reasons = refused, reasons
+        self.untold: dict[Node, str] = {}  # whose sizes nobody tells, and why
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
         """As torch.fx asks."""
         if node.op != "call_function" or node.meta.get("delegation_tag") is not None:
             return False
-        reason = "the partitioner was told to leave it" if operator_name(node) in self.refused else unsupported(node)
+        if operator_name(node) in self.refused:
+            reason: str | None = "the partitioner was told to leave it"
+        else:
+            reason = self.untold.get(node) or unsupported(node)
         if reason is not None and operator_name(node) is not None:
             self.reasons[node.name] = reason
         return reason is None
@@ -151,32 +155,43 @@ class VulkanPartitioner(Partitioner):
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes; each group becomes one delegate."""
-        module = exported_program.graph_module
         support = _Support(self.skip, self.reasons)
         tags = {}
-        found = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).propose_partitions()
-        for partition in found:
-            if self._is_worthwhile(exported_program, partition):
-                tag = f"vulkan{partition.id}"
-                tags[tag] = self.delegation_spec
-                for node in partition.nodes:
-                    node.meta["delegation_tag"] = tag
+        for partition in _told_partitions(exported_program, support):
+            calls = [node for node in partition.nodes if node.target is not operator.getitem]
+            if _is_idle(calls):
+                reason = "it moves no data, and nothing beside it goes to Vulkan"
+                self.reasons.update(dict.fromkeys((node.name for node in calls), reason))
+                continue
+            tag = f"vulkan{partition.id}"
+            tags[tag] = self.delegation_spec
+            for node in partition.nodes:
+                node.meta["delegation_tag"] = tag
         if tags:
             tag_constant_data(exported_program)
         return PartitionResult(exported_program, tags)
 
-    def _is_worthwhile(self, program: ExportedProgram, partition: Partition) -> bool:
-        nodes = list(partition.nodes)
-        calls = [node for node in nodes if node.target is not operator.getitem]
-        is_idle = all(operator_name(node) in IDLE for node in calls)
-        reason = "it moves no data, and nothing beside it goes to Vulkan" if is_idle else _untold(program, nodes)
-        if reason is not None:
-            self.reasons.update(dict.fromkeys((node.name for node in calls), reason))
-        return reason is None
+
+def _is_idle(calls: Sequence[Node]) -> bool:
+    return all(operator_name(node) in IDLE for node in calls)
 
 
-def _untold(program: ExportedProgram, nodes: Sequence[Node]) -> str | None:
-    """Why the inputs of a part of the graph do not tell all of its sizes; None if they do."""
+def _told_partitions(program: ExportedProgram, support: _Support) -> Sequence[Partition]:
+    """Parts of the graph whose inputs tell all of their sizes; what they do not tell is made outside."""
+    order = {node: place for place, node in enumerate(program.graph_module.graph.nodes)}
+    while True:
+        proposer = CapabilityBasedPartitioner(program.graph_module, support, allows_single_node_partition=True)
+        found: Sequence[Partition] = proposer.propose_partitions()
+        untold = [
+            one for partition in found if (one := _untold(program, sorted(partition.nodes, key=order.__getitem__)))
+        ]
+        if not untold:
+            return found
+        support.untold.update(untold)
+
+
+def _untold(program: ExportedProgram, nodes: Sequence[Node]) -> tuple[Node, str] | None:
+    """The first node with a size that the inputs of a part of the graph do not tell, and why; None if they do."""
     inside = set(nodes)
     constants = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in CONSTANTS}
     sources = {
@@ -185,7 +200,18 @@ def _untold(program: ExportedProgram, nodes: Sequence[Node]) -> str | None:
         for source in node.all_input_nodes
         if source not in inside and source.name not in constants
     }
-    sizes = GraphSizes([_sizes_of(source.meta["val"]) for source in sorted(sources, key=str)])
+    given = [_sizes_of(source.meta["val"]) for source in sorted(sources, key=str)]
+    if _why_untold(given, nodes) is None:
+        return None
+    for node in nodes:
+        reason = _why_untold(given, [node])
+        if reason is not None:
+            return node, reason
+    raise AssertionError("the sizes of each node are told, and those of all together are not")
+
+
+def _why_untold(given: Sequence[Any], nodes: Sequence[Node]) -> str | None:
+    sizes = GraphSizes(given)
     for node in nodes:
         for entry in values_of(node).values() if node.target is not operator.getitem else ():
             for size in _all_sizes(entry):

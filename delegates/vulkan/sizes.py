@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
+from torch.utils._sympy.functions import FloorDiv
 
 from ...allocator.errors import ExportError, PlanError
 from ...allocator.size_binding import InputSize, bind_symbols
@@ -75,8 +76,19 @@ class GraphSizes:
         """Ask for the register of a size; gives a ticket for `register`."""
         found = sympy.sympify(expression(size))
         if not _symbols(found) <= set(self._symbols):
-            found = found.subs(self._mixed)
+            found = self._in_terms_of_mixed(found)
         return self._wanted.setdefault(found, len(self._wanted))
+
+    def _in_terms_of_mixed(self, size: Any) -> Any:
+        """A size by those of inputs that mix symbols: n // 4 is (n // 2) // 2."""
+        known = dict(self._mixed)
+        for whole in size.atoms(FloorDiv):
+            for part, stand_in in self._mixed.items():
+                if isinstance(part, FloorDiv) and part.args[0] == whole.args[0]:
+                    factor, rest = divmod(whole.args[1], part.args[1])
+                    if factor.is_Integer and factor > 1 and rest == 0:
+                        known[whole] = FloorDiv(stand_in, factor)
+        return size.subs(known)
 
     def compile(self) -> tuple[int, list[tuple[int, int, int, int]], list[Binding]]:
         """Compile everything asked for.
