@@ -1,7 +1,7 @@
 """Frames painted on the device beside frames copied through the CPU, at 1080p.
 
-``python -m bench.vulkan_frames [--write] [--size WIDTH HEIGHT] [--rounds N]`` prints the table; with ``--write`` it goes
-into RESULTS.md. The application, the model and both ways are those of `examples.vulkan_frames`.
+``python -m bench.vulkan_frames [--write] [--size WIDTH HEIGHT] [--rounds N]`` prints the table; with ``--write`` it
+goes into RESULTS.md. The application, the model and both ways are those of `examples.vulkan_frames`.
 """
 
 import argparse
