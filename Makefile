@@ -8,7 +8,7 @@ SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -nam
 PYTEST := $(VENV)/python -m pytest
 JOBS ?= 2
 
-.PHONY: all build test test-debug sanitize lint package fuzz bench bench-all bench-peers coverage demo clean
+.PHONY: all build test test-debug sanitize lint package fuzz bench bench-all bench-peers coverage demo frames clean
 all: build
 
 build: $(BUILD)
@@ -57,6 +57,7 @@ bench-all: bench
 	$(VENV)/python -m bench.savings --write
 	$(VENV)/python -m bench.fragments --write
 	$(VENV)/python -m bench.decode --write
+	$(VENV)/python -m bench.vulkan_frames --write
 
 # The heap and the planner beside their peers, which are built first (git, cmake, network; see scripts/peers.sh).
 bench-peers: build
@@ -71,6 +72,10 @@ coverage: build
 
 demo: build
 	$(VENV)/etarena demo --out out/demo $(ARGS)
+
+# A scene of an application on Vulkan whose frames a model paints without leaving the device.
+frames: build
+	$(VENV)/python -m examples.vulkan_frames $(ARGS)
 
 clean:
 	rm -rf build dist out .venv *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .benchmarks

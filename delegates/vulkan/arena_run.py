@@ -93,7 +93,7 @@ class ArenaRun:
         key: list[Any] = [id(self._arena), self._base]
         for arg in self._args:
             if isinstance(arg, ETensor):
-                key.append(arg.address if arg.device.is_cpu else key_of(arg))
+                key.append(arg.address if arg.device.is_cpu else key_of(self._session.device, arg))
         return tuple(key)
 
     def _record(self) -> Commands:

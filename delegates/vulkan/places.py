@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...allocator.errors import DeviceError
 from ...device.kinds import ResourceKind
-from ...device.vulkan.memory import Image
-from ...device.vulkan.transfers import Span
+from ...device.vulkan.memory import Image, known_object
+from ...device.vulkan.transfers import Span, owner_of
 from .bound import padded
 
 if TYPE_CHECKING:
@@ -20,13 +20,16 @@ __all__ = ["buffer_of", "image_of", "key_of"]
 ROBUST = "robustBufferAccess"
 
 
-def key_of(tensor: ETensor) -> tuple[int, ...]:
+def key_of(device: Device, tensor: ETensor) -> tuple[int, ...]:
     """What tells a tensor's place on the device from others."""
     resource = tensor.resource
     if resource.kind != ResourceKind.VK_IMAGE:
         return resource.handle, resource.offset
     details = resource.details
-    return resource.handle, details["layout"], details["colour_space"], details["format"]
+    owner = owner_of(resource) or known_object(device.core, Image, resource.handle)
+    known = isinstance(owner, Image) and not owner.adopted  # its layout is that of now, not of when the tensor was made
+    layout = owner.layout if known else details["layout"]
+    return resource.handle, layout, details["colour_space"], details["format"]
 
 
 def image_of(device: Device, tensor: ETensor) -> tuple[Image, str] | None:

@@ -22,8 +22,8 @@ from .paths import OnDevice, ThroughCpu
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .paths import Painted, Path
     from ..vulkan_renderer.renderer import Frame
+    from .paths import Painted, Path
 
 IN_FLIGHT = 3  # frames
 

@@ -16,6 +16,7 @@ SKIPPED = ("aten.convolution.default", "aten.relu.default", "aten.cat.default") 
 BRIGHT = 0.6  # what is above glows
 CONTRAST = 0.45  # of a texel against its surroundings
 INK, LEAST_EDGE = 1.1, 0.22  # how dark, and from which step of brightness on
+RIM = 5  # texels beyond the small picture's edge that the largest filter sees
 GREY = (0.2126, 0.7152, 0.0722)  # ITU-R BT.709
 
 
@@ -50,10 +51,11 @@ class Painter(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Paint."""
-        small = nn.functional.avg_pool2d(x, REDUCTION)
+        small = nn.functional.pad(nn.functional.avg_pool2d(x, REDUCTION), [RIM] * 4, mode="replicate")
         glow = self.glow(torch.relu(self.bright(small)))
         ink = torch.relu(self.edges(small))
         change = self.mixing(torch.cat([self.around(small), glow, ink], 1))
+        change = change[:, :, RIM:-RIM, RIM:-RIM]
         wide = nn.functional.interpolate(change, scale_factor=float(REDUCTION), mode="bilinear")
         return torch.add(wide, x, alpha=1 + CONTRAST).clamp(0, 1)
 

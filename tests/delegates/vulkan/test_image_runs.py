@@ -9,6 +9,7 @@ import torch
 
 import etarena
 from etarena import vulkan
+from examples.vulkan_renderer.context import Context
 
 DYNAMIC = torch.export.Dim.DYNAMIC
 FORMATS = [name for name in vulkan.FORMATS if not vulkan.FORMATS[name].srgb]
@@ -53,8 +54,6 @@ def images(device: vulkan.Device) -> Iterator[list[vulkan.Image]]:
         device.copy(image, texels(seed))
     yield made
     device.wait_idle()
-    for image in made:
-        image.close()
 
 
 def texels(seed: int, format: str = "rgba8", height: int = 4, width: int = 6) -> np.ndarray:
@@ -210,32 +209,28 @@ def test_images_that_do_not_do_are_refused(device: vulkan.Device, method: Any, i
     storage = device.image(6, 4, "rgba8", usage=STORAGE)
     sampled = device.image(6, 4, "rgba8", usage=SAMPLED)
     fresh, small = device.image(6, 4, "rgba8"), device.image(3, 4, "rgba8")
-    with vulkan.Device.create() as other, other.image(6, 4, "rgba8") as foreign:
-        stranger = tensor(other, foreign)
-        for given, result, message in [
-            (tensor(device, fresh), tensor(device, to), "UNDEFINED"),
-            (tensor(device, source), tensor(device, sampled), "TRANSFER_DST is needed to write"),
-            (tensor(device, source), tensor(device, small), r"\(1, 4, 4, 3\)"),
-            (tensor(device, source), tensor(device, to, readonly=True), "read-only"),
-            (stranger, tensor(device, to), "belongs to VkDevice"),
-            (tensor(device, source), stranger, "belongs to VkDevice"),
-            (tensor(device, source, 3), tensor(device, to), "shape|size"),
-        ]:
-            with pytest.raises(etarena.Error, match=message):
-                method.execute([given], [result])
-            works(device, method, images)
-        with device.commands() as commands:
-            commands.begin()
-            commands.transition(storage, GENERAL)
-            commands.end()
-            device.submit(commands).wait()
-        with pytest.raises(etarena.Error, match="SAMPLED or TRANSFER_SRC"):
-            method.execute([tensor(device, storage)], [tensor(device, to)])
+    other = vulkan.Device.create()
+    stranger = tensor(other, other.image(6, 4, "rgba8"))
+    for given, result, message in [
+        (tensor(device, fresh), tensor(device, to), "UNDEFINED"),
+        (tensor(device, source), tensor(device, sampled), "TRANSFER_DST is needed to write"),
+        (tensor(device, source), tensor(device, small), "has shape"),
+        (tensor(device, source), tensor(device, to, readonly=True), "read-only"),
+        (stranger, tensor(device, to), "belongs to VkDevice"),
+        (tensor(device, source), stranger, "belongs to VkDevice"),
+        (tensor(device, source, 3), tensor(device, to), "is 3, but must be 4"),
+    ]:
+        with pytest.raises(etarena.Error, match=message):
+            method.execute([given], [result])
         works(device, method, images)
-        del stranger, given, result
-    for image in (storage, sampled, fresh, small):
-        device.wait_idle()
-        del image
+    with device.commands() as commands:
+        commands.begin()
+        commands.transition(storage, GENERAL)
+        commands.end()
+        device.submit(commands).wait()
+    with pytest.raises(etarena.Error, match="SAMPLED or TRANSFER_SRC"):
+        method.execute([tensor(device, storage)], [tensor(device, to)])
+    works(device, method, images)
 
 
 def test_what_a_tensor_has_cannot_be_closed_and_closed_images_give_no_tensor(
@@ -270,3 +265,19 @@ def test_a_device_that_ran_models_can_be_closed(files: dict[int, bytes]) -> None
         device.close()
         assert device.messages == []
     assert arena.stats.activation_committed > 0
+
+
+def test_a_device_without_timeline_semaphores_names_the_feature() -> None:
+    """The application enabled nothing: no import of the arena, no timelines."""
+    with Context() as context:
+        device = vulkan.Device.from_handles(
+            instance=context.instance,
+            physical_device=context.physical_device,
+            device=context.device,
+            queue=context.queue,
+            queue_family_index=context.family,
+            api_version=(1, 2),
+        )
+        with pytest.raises(vulkan.MissingFeatureError, match="timelineSemaphore"):
+            device.timeline()
+        device.close()
