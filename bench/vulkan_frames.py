@@ -1,6 +1,6 @@
 """Frames painted on the device beside frames copied through the CPU, at 1080p.
 
-``python -m bench.vulkan_frames [--write] [--size WIDTH HEIGHT] [--rounds N]`` prints the table; with ``--write`` it goes
+``python -m bench.vulkan_frames [--write] [--size WIDTH HEIGHT] [--rounds N]`` prints the table, which ``--write`` puts
 into RESULTS.md. The application, the model and both ways are those of `examples.vulkan_frames`.
 """
 

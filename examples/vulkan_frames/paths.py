@@ -11,16 +11,15 @@ import torch
 import vulkan as vk
 
 import etarena
-
-from ..vulkan_renderer.memory import make_buffer, make_target, make_timeline, move_image
-from ..vulkan_renderer.pictures import record_copy
-from ..vulkan_renderer.renderer import SEEN, USAGE, Frame
+from examples.vulkan_renderer.memory import make_buffer, make_target, make_timeline, move_image
+from examples.vulkan_renderer.pictures import record_copy
+from examples.vulkan_renderer.renderer import SEEN, USAGE, Frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..vulkan_renderer.context import Context
-    from ..vulkan_renderer.renderer import Renderer
+    from examples.vulkan_renderer.context import Context
+    from examples.vulkan_renderer.renderer import Renderer
 
 __all__ = ["OnDevice", "Painted", "Path", "ThroughCpu"]
 
