@@ -86,7 +86,7 @@ class OnDevice:
             self._drawn = self._closing.enter_context(self._device.adopt_semaphore(frame.done[0], timeline=True))
         place = self._number % len(self._images)
         self._number += 1
-        work = self._method.submit(
+        work = self._method.submit(  # type: ignore[union-attr]
             [self._tensor(frame)],
             [self._results[place]],
             wait=[(self._drawn, frame.done[1])],
