@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import etarena
+from examples.vulkan_renderer.context import Context
+from examples.vulkan_renderer.pictures import read, save_gif, save_png
+from examples.vulkan_renderer.renderer import Renderer
+from examples.vulkan_renderer.scene import PERIOD
 
-from ..vulkan_renderer.context import Context
-from ..vulkan_renderer.pictures import read, save_gif, save_png
-from ..vulkan_renderer.renderer import Renderer
-from ..vulkan_renderer.scene import PERIOD
 from .model import export_painter
 from .paths import OnDevice, ThroughCpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..vulkan_renderer.renderer import Frame
+    from examples.vulkan_renderer.renderer import Frame
+
     from .paths import Painted, Path
 
 IN_FLIGHT = 3  # frames

@@ -11,16 +11,15 @@ import torch
 import vulkan as vk
 
 import etarena
-
-from ..vulkan_renderer.memory import make_buffer, make_target, make_timeline, move_image
-from ..vulkan_renderer.pictures import record_copy
-from ..vulkan_renderer.renderer import SEEN, USAGE, Frame
+from examples.vulkan_renderer.memory import make_buffer, make_target, make_timeline, move_image
+from examples.vulkan_renderer.pictures import record_copy
+from examples.vulkan_renderer.renderer import SEEN, USAGE, Frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..vulkan_renderer.context import Context
-    from ..vulkan_renderer.renderer import Renderer
+    from examples.vulkan_renderer.context import Context
+    from examples.vulkan_renderer.renderer import Renderer
 
 __all__ = ["OnDevice", "Painted", "Path", "ThroughCpu"]
 
@@ -87,7 +86,7 @@ class OnDevice:
             self._drawn = self._closing.enter_context(self._device.adopt_semaphore(frame.done[0], timeline=True))
         place = self._number % len(self._images)
         self._number += 1
-        work = self._method.submit(
+        work = self._method.submit(  # type: ignore[union-attr]
             [self._tensor(frame)],
             [self._results[place]],
             wait=[(self._drawn, frame.done[1])],
