@@ -13,9 +13,17 @@ if TYPE_CHECKING:
 
     import sympy
 
-__all__ = ["InputSize", "affine", "bind_symbols"]
+__all__ = ["InputSize", "affine", "bind_symbols", "expression"]
 
 Size: TypeAlias = Any  # int or sympy.Expr
+
+
+def expression(size: Any) -> Size:
+    """The number or sympy expression behind a size: an int, or torch's SymInt."""
+    if isinstance(size, int):
+        return size
+    found = size.node.expr
+    return int(found) if found.is_number else found
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing_extensions import disjoint_base
 
 from . import allocator
 from .allocator.arena import Arena
-from .devices.ordering import PendingRun
+from .background import PendingRun
 from .loaded import LoadedProgram
 from .memory_plan import MemoryPlan, RunStats
 from .state import States

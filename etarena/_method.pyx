@@ -26,7 +26,7 @@ from .allocator import plan as plan_section
 from .allocator.errors import InputError, InputTypeError, PlanError
 from .delegates.python_table import hold_leaked
 from .delegates.xnnpack import scratch
-from .devices.ordering import RunQueue
+from .background import RunQueue
 from .memory_plan import RunStats
 from .scratch_users import scratch_users
 from .shapes import checked_shape

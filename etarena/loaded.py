@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from .allocator.errors import PlanError
+from .delegates.vulkan.graph import BACKEND_ID
 from .own_delegates import register_own_delegates
 from .state import State
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from .allocator.arena import Arena
 
 __all__ = ["LoadedProgram"]
-
-VULKAN_BACKEND = "EtarenaVulkan"
 
 
 class LoadedProgram:
@@ -55,7 +54,7 @@ class LoadedProgram:
         """Prepare for loading a method; its delegates are made inside what is returned."""
         backends = self.native.describe(method)[1]
         register_own_delegates(backends)
-        if VULKAN_BACKEND not in backends:
+        if BACKEND_ID not in backends:
             return nullcontext()
         from .delegates.vulkan.session import use_device
 

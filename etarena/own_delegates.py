@@ -7,13 +7,14 @@ import threading
 from typing import TYPE_CHECKING
 
 from .delegate_registry import register_delegate
+from .delegates.vulkan.graph import BACKEND_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = ["register_own_delegates"]
 
-CLASSES = {"EtarenaVulkan": (".delegates.vulkan.delegate", "VulkanDelegate")}
+CLASSES = {BACKEND_ID: (".delegates.vulkan.delegate", "VulkanDelegate")}
 _registered: set[str] = set()
 _lock = threading.Lock()
 

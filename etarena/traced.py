@@ -9,17 +9,11 @@ import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from .allocator.size_binding import expression
+
 __all__ = ["Size", "expression", "fake_tensors", "input_sizes", "user_input_names"]
 
 Size: TypeAlias = int | sympy.Expr
-
-
-def expression(size: int | torch.SymInt) -> Size:
-    """The number or sympy expression behind a size."""
-    if isinstance(size, int):
-        return size
-    expr = size.node.expr
-    return int(expr) if expr.is_number else expr
 
 
 def fake_tensors(node: torch.fx.Node) -> Iterator[torch.Tensor]:

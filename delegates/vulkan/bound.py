@@ -48,7 +48,7 @@ class BoundGraph:
     limits
         The device's.
     shapes
-        For each argument, inputs first: sizes of a tensor, or a number.
+        Sizes of each input that is a tensor; () for a number, which decides nothing.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class BoundGraph:
         program: SizeProgram,
         weights: Weights,
         limits: Mapping[str, int],
-        shapes: Sequence[tuple[int, ...] | int],
+        shapes: Sequence[tuple[int, ...]],
     ) -> None:
         self.limits = limits
         self._graph, self._weights = graph, weights
@@ -169,9 +169,9 @@ class BoundGraph:
             return self._sizes[entry.register]
         return [self._bind(inner) for inner in entry] if isinstance(entry, list) else entry
 
-    def _check_inputs(self, shapes: Sequence[tuple[int, ...] | int]) -> None:
+    def _check_inputs(self, shapes: Sequence[tuple[int, ...]]) -> None:
         for i, place in enumerate(self._graph.inputs):
-            if place is not None and tuple(shapes[i]) != self._tensors[place].shape:  # type: ignore[arg-type]
+            if place is not None and shapes[i] != self._tensors[place].shape:
                 raise InputError(
                     f"input {i} of a Vulkan delegate has the shape {shapes[i]}, where the others ask for "
                     f"{self._tensors[place].shape}"
@@ -239,7 +239,7 @@ def range_of(place: Place) -> Range:
     return f"{place.kind} {place.index}", 0, place.nbytes
 
 
-def symbol_values(graph: Graph, shapes: Sequence[tuple[int, ...] | int]) -> list[int]:
+def symbol_values(graph: Graph, shapes: Sequence[tuple[int, ...]]) -> list[int]:
     """The symbols that inputs of these shapes define.
 
     Raises
@@ -249,8 +249,7 @@ def symbol_values(graph: Graph, shapes: Sequence[tuple[int, ...] | int]) -> list
     """
     values = [0] * graph.n_symbols
     for binding in graph.bindings:
-        given = shapes[binding.input]
-        size = given if isinstance(given, int) else given[binding.dim]
+        size = shapes[binding.input][binding.dim]
         value, rest = divmod(size - binding.offset, binding.scale)
         if rest or value < 0:
             raise InputError(f"input {binding.input} of a Vulkan delegate cannot have the size {size}")

@@ -77,7 +77,7 @@ class VulkanDelegate(Delegate):
 
     def bind(self, shapes: Sequence[Any]) -> tuple[BoundGraph, Recordings]:
         """The graph for inputs of these shapes, from before if they were there before."""
-        key = tuple(shapes)
+        key = tuple(tuple(shape) if isinstance(shape, tuple) else () for shape in shapes)  # numbers decide nothing
         found = self._bound.get(key)
         if found is None:
             found = BoundGraph(self.graph, self.program, self.weights, self.limits, key), OrderedDict()

@@ -24,14 +24,11 @@ class DeviceArena:
     ----------
     lock : threading.RLock
         Held from planning to the end of the work.
-    generation : int
-        Changes when the buffer does.
     """
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self.lock = threading.RLock()
-        self.generation = 0
         self._buffer: Buffer | None = None
         self._staging: Buffer | None = None
 
@@ -51,19 +48,16 @@ class DeviceArena:
         if self._buffer is None or self._buffer.nbytes < nbytes:
             self._buffer = None  # before the new one is there; recordings may hold the old one for a while
             self._buffer = self._device.buffer(max(nbytes, 256))
-            self.generation += 1
         return self._buffer
 
     def release(self) -> None:
         """Let go of all memory."""
         with self.lock:
             self._buffer = self._staging = None
-            self.generation += 1
 
     def staging(self, nbytes: int) -> Buffer:
         """Memory that the CPU sees, by which arguments come and go."""
         if self._staging is None or self._staging.nbytes < nbytes:
             self._staging = None
             self._staging = self._device.buffer(max(nbytes, 256), host_visible=True)
-            self.generation += 1
         return self._staging

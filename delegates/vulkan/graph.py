@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...allocator.errors import Error, PlanError
+from ...allocator.plan import Binding
 from ...allocator.sizes import SizeProgram
 from .dtypes import ITEM_BYTES
 
-__all__ = ["BACKEND_ID", "Binding", "Graph", "Operation", "Size", "TensorId", "Value", "leaves"]
+__all__ = ["BACKEND_ID", "Graph", "Operation", "Size", "TensorId", "Value", "leaves"]
 
 BACKEND_ID = "EtarenaVulkan"
 MAGIC = b"ETVULKAN1\n"
@@ -54,17 +55,6 @@ class Operation:
     name: str
     arguments: dict[str, Any]
     outputs: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Binding:
-    """``size == scale * symbol + offset``; size is dimension `dim` of an input, or an int input itself (``dim=-1``)."""
-
-    symbol: int
-    input: int
-    dim: int
-    scale: int
-    offset: int
 
 
 @dataclass
@@ -190,7 +180,7 @@ class Graph:
             _check_index(binding.input, len(self.inputs), "input")
             place = self.inputs[binding.input]
             rank = 0 if place is None else len(self.values[place].sizes)
-            if not -1 <= binding.dim < rank or (binding.dim == -1) != (place is None) or binding.scale < 1:
+            if not 0 <= binding.dim < rank or binding.scale < 1:
                 raise ValueError(f"symbol {binding.symbol} is bound to no size of input {binding.input}")
             bound.add(binding.symbol)
         if len(bound) != self.n_symbols:

@@ -17,9 +17,10 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ...allocator.errors import ExportError, InputError, InputTypeError
 from .graph import BACKEND_ID, MOST_RANK
 from .operators.registry import all_operators
+from .operators.views import reshape
 from .preprocess import CONSTANTS, DTYPES
 from .schema import operator_name, tensors_of, values_of
-from .sizes import GraphSizes
+from .sizes import GraphSizes, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,21 +28,6 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 __all__ = ["VulkanPartitioner", "unsupported"]
-
-# What moves no data does not make a delegate worth its while.
-IDLE = frozenset(
-    f"aten.{name}"
-    for name in (
-        "view_copy.default",
-        "_unsafe_view.default",
-        "unsqueeze_copy.default",
-        "squeeze_copy.dim",
-        "squeeze_copy.dims",
-        "squeeze_copy.default",
-        "clone.default",
-        "alias_copy.default",
-    )
-)
 
 
 def unsupported(node: Node, any_layout: bool = False) -> str | None:
@@ -97,7 +83,7 @@ class _Support(OperatorSupportBase):
             reason: str | None = "the partitioner was told to leave it"
         else:
             reason = self.untold.get(node) or unsupported(node)
-        if reason is not None and operator_name(node) is not None:
+        if reason is not None and operator_name(node) is not None and tensors_of(node.meta.get("val")):
             self.reasons[node.name] = reason
         return reason is None
 
@@ -173,7 +159,8 @@ class VulkanPartitioner(Partitioner):
 
 
 def _is_idle(calls: Sequence[Node]) -> bool:
-    return all(operator_name(node) in IDLE for node in calls)
+    """Whether no data is moved, which makes no delegate worth its while."""
+    return all(all_operators()[operator_name(node) or ""].emit is reshape for node in calls)
 
 
 def _told_partitions(program: ExportedProgram, support: _Support) -> Sequence[Partition]:
@@ -200,7 +187,7 @@ def _untold(program: ExportedProgram, nodes: Sequence[Node]) -> tuple[Node, str]
         for source in node.all_input_nodes
         if source not in inside and source.name not in constants
     }
-    given = [_sizes_of(source.meta["val"]) for source in sorted(sources, key=str)]
+    given = [sizes_of(source.meta["val"]) for source in sorted(sources, key=str)]
     if _why_untold(given, nodes) is None:
         return None
     for node in nodes:
@@ -221,10 +208,6 @@ def _why_untold(given: Sequence[Any], nodes: Sequence[Node]) -> str | None:
     except ExportError as error:
         return str(error)
     return None
-
-
-def _sizes_of(value: Any) -> Any:
-    return list(value.shape) if isinstance(value, torch.Tensor) else value
 
 
 def _all_sizes(entry: Any) -> list[int | torch.SymInt]:

@@ -15,7 +15,7 @@ from ...allocator.errors import ExportError
 from .fusion import fuse
 from .graph import LINE, Graph, Operation, Size, TensorId, Value, leaves
 from .schema import arguments_of, operator_name
-from .sizes import GraphSizes
+from .sizes import GraphSizes, sizes_of
 
 if TYPE_CHECKING:
     from executorch.exir.backend.compile_spec_schema import CompileSpec
@@ -70,7 +70,7 @@ class _Lowering:
             if node.op == "placeholder" and node.name in kinds and kinds[node.name].kind in CONSTANTS
         }
         self.inputs = [node for node in self.nodes if node.op == "placeholder" and node not in self.constant_nodes]
-        self.sizes = GraphSizes([_sizes_of(node.meta["val"]) for node in self.inputs])
+        self.sizes = GraphSizes([sizes_of(node.meta["val"]) for node in self.inputs])
         self.tickets: list[list[int]] = []  # of the values' sizes
 
     def run(self) -> Graph:
@@ -185,7 +185,3 @@ def _resolve(entry: Any, register: Any) -> Any:
     if isinstance(entry, _Ticket):
         return Size(register(entry.number))
     return [_resolve(inner, register) for inner in entry] if isinstance(entry, list) else entry
-
-
-def _sizes_of(value: Any) -> Any:
-    return list(value.shape) if isinstance(value, torch.Tensor) else value

@@ -7,14 +7,9 @@ from pathlib import Path
 
 from ...allocator.errors import Error
 
-__all__ = ["shader_code", "shader_names"]
+__all__ = ["shader_code"]
 
 FOLDER = Path(__file__).resolve().parent / "shaders" / "spirv"
-
-
-def shader_names() -> list[str]:
-    """Names of all shaders, variants included."""
-    return sorted(path.stem for path in FOLDER.glob("*.spv"))
 
 
 @cache

@@ -9,30 +9,27 @@ import torch
 from torch.utils._sympy.functions import FloorDiv
 
 from ...allocator.errors import ExportError, PlanError
-from ...allocator.size_binding import InputSize, bind_symbols
+from ...allocator.plan import Binding
+from ...allocator.size_binding import InputSize, bind_symbols, expression
 from ...allocator.size_compiler import compile_sizes
-from .graph import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["GraphSizes", "expression"]
+__all__ = ["GraphSizes", "sizes_of"]
 
 
-def expression(size: int | torch.SymInt) -> Any:
-    """The number or sympy expression behind a size."""
-    if isinstance(size, int):
-        return size
-    found = size.node.expr
-    return int(found) if found.is_number else found
+def sizes_of(value: Any) -> Any:
+    """The sizes of a tensor; anything else as it is."""
+    return list(value.shape) if isinstance(value, torch.Tensor) else value
 
 
 class GraphSizes:
     """Registers of a graph's sizes.
 
     A symbol is what a tensor among the inputs has as a size, alone or scaled and shifted: the value of an int is not
-    known yet when a plan is made. Where an input has a size that mixes symbols
-    which no input has alone, that size is a symbol of its own.
+    known yet when a plan is made. Where an input has a size that mixes symbols which no input has alone, that size is
+    a symbol of its own.
 
     Parameters
     ----------
@@ -47,7 +44,7 @@ class GraphSizes:
                 self._known += [InputSize(place, dim, expression(size)) for dim, size in enumerate(given)]
         self._mixed: dict[Any, Any] = {}
         self._symbols: list[Any] = []
-        self._bindings: list[Any] = []
+        self._bindings: list[Binding] = []
         self._find_symbols()
         self._wanted: dict[Any, int] = {}
         self._registers: list[int] = []
@@ -107,10 +104,7 @@ class GraphSizes:
             program, self._registers = compile_sizes(self._symbols, list(self._wanted))
         except PlanError as error:
             raise ExportError(f"a size cannot be computed from the inputs: {error}") from error
-        bindings = [
-            Binding(entry.symbol, entry.input, entry.dim, entry.scale, entry.offset) for entry in self._bindings
-        ]
-        return len(self._symbols), list(program.instructions), bindings
+        return len(self._symbols), list(program.instructions), list(self._bindings)
 
     def register(self, ticket: int) -> int:
         """The register that holds a size, once compiled."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...allocator.errors import Error
+from .bound import padded
 from .dtypes import ITEM_BYTES
 from .operators.call import BoundTensor
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Weights"]
 
 NUMPY = {name: np.dtype(name) for name in ITEM_BYTES}
-PADDING = 16  # bytes; vectors may be read up to a multiple of this
 
 
 class Weights:
@@ -88,7 +88,7 @@ class Weights:
         self._packed.clear()
 
     def _upload(self, array: np.ndarray[Any, Any]) -> Buffer:
-        nbytes = -(-max(array.nbytes, 1) // PADDING) * PADDING
+        nbytes = padded(array.nbytes)
         limit = self._device.info.limits["maxStorageBufferRange"]
         if nbytes > limit:
             raise Error(f"a constant of {nbytes} bytes is larger than the {limit} bytes that shaders can see")
@@ -103,5 +103,5 @@ class Weights:
         commands.begin()
         commands.copy_buffer(staged, made)
         commands.end()
-        self._device.submit(commands).wait(None)
+        self._device.run(commands, None)
         return made

@@ -1,22 +1,19 @@
-"""Runs that wait for semaphores of Vulkan and signal others, and runs in the background."""
+"""Runs that wait for semaphores of Vulkan and signal others."""
 
 from __future__ import annotations
 
-import contextvars
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..device.vulkan.submission import semaphore_points
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Future
+    from collections.abc import Iterable, Iterator
 
     from ..device.vulkan.device import Device
 
-__all__ = ["PendingRun", "RunQueue", "between_semaphores"]
+__all__ = ["between_semaphores"]
 
 
 @contextmanager
@@ -67,55 +64,3 @@ def wait_for(device: Device, before: tuple[Any, ...], timeout: float | None) -> 
 def remaining(end: float | None) -> float | None:
     """Seconds until a time of the monotonic clock."""
     return None if end is None else max(0.0, end - time.monotonic())
-
-
-class PendingRun:
-    """A run in the background, made by `Method.submit`.
-
-    Parameters
-    ----------
-    future
-        Of the results.
-    """
-
-    def __init__(self, future: Future[list[Any]]) -> None:
-        self._future = future
-
-    def done(self) -> bool:
-        """Whether it ended, one way or the other."""
-        return self._future.done()
-
-    def wait(self, timeout: float | None = None) -> list[Any]:
-        """Wait for the results.
-
-        Parameters
-        ----------
-        timeout
-            Seconds; None: no end.
-
-        Returns
-        -------
-        list
-            As `Method.execute` gives them.
-
-        Raises
-        ------
-        TimeoutError
-            It is not done in time, and goes on.
-        Error
-            What `Method.execute` raised.
-        """
-        return self._future.result(timeout)
-
-
-class RunQueue:
-    """Runs of one method in the background, one after the other, in a thread that is there while there is work."""
-
-    def __init__(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
-
-    def submit(self, execute: Callable[[], list[Any]]) -> PendingRun:
-        """Run something behind all that was submitted before, in the caller's context (``zero_copy()`` counts)."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="etarena-run")
-        return PendingRun(self._pool.submit(contextvars.copy_context().run, execute))

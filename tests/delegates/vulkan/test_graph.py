@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etarena import Error
+from etarena.allocator.plan import Binding
 from etarena.allocator.sizes import Opcode
-from etarena.delegates.vulkan.graph import Binding, Graph, Operation, Size, TensorId, Value
+from etarena.delegates.vulkan.graph import Graph, Operation, Size, TensorId, Value
 
 
 def example() -> Graph:
@@ -94,6 +95,8 @@ def test_cut_off_blobs_are_refused(kept: int) -> None:
         (lambda g: g.bindings.clear(), "inputs define 0"),
         (lambda g: g.bindings.__setitem__(0, Binding(0, 0, 2, 1, 0)), "bound to no size"),
         (lambda g: g.bindings.__setitem__(0, Binding(0, 1, 0, 1, 0)), "bound to no size"),
+        (lambda g: g.bindings.__setitem__(0, Binding(0, 1, -1, 1, 0)), "bound to no size"),
+        (lambda g: g.bindings.__setitem__(0, Binding(0, 0, -1, 1, 0)), "bound to no size"),
         (lambda g: g.bindings.__setitem__(0, Binding(0, 0, 0, 0, 0)), "bound to no size"),
         (lambda g: g.code.__setitem__(0, (99, 0, 0, 0)), "damaged"),
     ],
