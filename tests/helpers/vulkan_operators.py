@@ -17,7 +17,7 @@ from etarena.delegates.vulkan.operators.registry import all_operators
 from etarena.delegates.vulkan.shader_files import shader_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 DTYPES = {
     torch.float32: "float32",
@@ -40,10 +40,12 @@ class OperatorRunner:
     ----------
     device
         To run on.
+    limits
+        The device's limits that operators are to see otherwise than they are.
     """
 
-    def __init__(self, device: vulkan.Device) -> None:
-        self.device, self.limits = device, device.info.limits
+    def __init__(self, device: vulkan.Device, limits: Mapping[str, Any] | None = None) -> None:
+        self.device, self.limits = device, {**device.info.limits, **(limits or {})}
         self._buffer = device.buffer(ROOM, host_visible=True)
         address = self._buffer.memory.map() + self._buffer.memory_offset
         self._bytes = np.ctypeslib.as_array((ctypes.c_uint8 * ROOM).from_address(address))
@@ -52,6 +54,7 @@ class OperatorRunner:
 
     def close(self) -> None:
         """Give back what the device lent."""
+        self._bytes = np.empty(0, np.uint8)  # the memory goes with the buffer
         self._commands.close()
         self._buffer.close()
 

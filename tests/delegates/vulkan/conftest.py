@@ -7,7 +7,6 @@ import pytest
 
 import etarena
 from etarena import vulkan
-from tests.helpers.vulkan_calls import CallRunner
 from tests.helpers.vulkan_operators import OperatorRunner
 
 
@@ -30,33 +29,17 @@ def nothing_said(device: vulkan.Device) -> Iterator[None]:
     assert device.messages == []
 
 
-@pytest.fixture
-def call_runner(device: vulkan.Device) -> Iterator[CallRunner]:
-    """Runs single calls as the device is."""
-    found = CallRunner(device)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def plain_runner(device: vulkan.Device) -> Iterator[CallRunner]:
-    """Runs calls as on a device whose subgroups cannot shuffle, with workgroups as on one with larger subgroups."""
-    found = CallRunner(device, {"subgroupSize": 32, "subgroupSupportedOperations": 0})
-    yield found
-    found.close()
-
-
 @pytest.fixture(scope="module")
-def operators(device: vulkan.Device) -> Iterator[OperatorRunner]:
-    """Runs single operators beside PyTorch's."""
+def runner(device: vulkan.Device) -> Iterator[OperatorRunner]:
+    """Runs single operators as the device is."""
     found = OperatorRunner(device)
     yield found
     found.close()
 
 
 @pytest.fixture(scope="module")
-def runner(device: vulkan.Device) -> Iterator[OperatorRunner]:
-    """Runs single operators."""
-    runner = OperatorRunner(device)
-    yield runner
-    runner.close()
+def plain_runner(device: vulkan.Device) -> Iterator[OperatorRunner]:
+    """Runs them as on a device whose subgroups cannot shuffle, with workgroups as on one with larger subgroups."""
+    found = OperatorRunner(device, {"subgroupSize": 32, "subgroupSupportedOperations": 0})
+    yield found
+    found.close()

@@ -24,27 +24,27 @@ def made(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> torc
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("columns", [(8, 8), (8, 12), (5, 7), (2, 1)])
-def test_attention(operators: OperatorRunner, columns: tuple[int, int], causal: bool, dtype: torch.dtype) -> None:
+def test_attention(runner: OperatorRunner, columns: tuple[int, int], causal: bool, dtype: torch.dtype) -> None:
     """Few queries and many, whole blocks of eight keys and parts."""
     for queries, keys in ((1, 1), (1, 21), (2, 16), (3, 3), (17, 21), (40, 8)):
         query, key = made(2, 3, queries, columns[0], dtype=dtype), made(2, 3, keys, columns[0], dtype=dtype, seed=1)
-        operators.compare(NAME, query, key, made(2, 3, keys, columns[1], dtype=dtype, seed=2), None, 0.0, causal)
+        runner.compare(NAME, query, key, made(2, 3, keys, columns[1], dtype=dtype, seed=2), None, 0.0, causal)
 
 
 @pytest.mark.parametrize("queries", [2, 40])
-def test_without_shuffles(operators: OperatorRunner, queries: int) -> None:
+def test_without_shuffles(runner: OperatorRunner, queries: int) -> None:
     """As on a device whose subgroups are larger, or cannot shuffle."""
-    limits = operators.limits
+    limits = runner.limits
     query, key = made(2, 4, queries, 8), made(2, 2, 29, 8, seed=1)
     mask = made(queries, 29, seed=2)
     for changed, ending in (({"subgroupSize": 32}, "f32"), ({"subgroupSupportedOperations": 0}, "f32_shared")):
-        operators.limits = {**limits, **changed}
+        runner.limits = {**limits, **changed}
         try:
             for options in ({"mask": mask, "causal": False}, {}, {"window": 5}):
-                operators.compare("etarena.attention.default", query, key, key, **options)
-                assert operators.dispatches[0].shader.endswith(ending)
+                runner.compare("etarena.attention.default", query, key, key, **options)
+                assert runner.dispatches[0].shader.endswith(ending)
         finally:
-            operators.limits = limits
+            runner.limits = limits
 
 
 @given(
@@ -53,60 +53,60 @@ def test_without_shuffles(operators: OperatorRunner, queries: int) -> None:
     rank=st.sampled_from([3, 4]),
 )
 @settings(max_examples=40)
-def test_any_sizes(operators: OperatorRunner, sizes: tuple[int, int, int, int], scale: float | None, rank: int) -> None:
+def test_any_sizes(runner: OperatorRunner, sizes: tuple[int, int, int, int], scale: float | None, rank: int) -> None:
     batch, heads, queries, keys = sizes
     outer = (batch, heads)[4 - rank :]
     query, key, value = (made(*outer, rows, 8, seed=i) for i, rows in enumerate((queries, keys, keys)))
-    operators.compare(NAME, query, key, value, scale=scale)
+    runner.compare(NAME, query, key, value, scale=scale)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("queries", [2, 9])
 @pytest.mark.parametrize("form", ["query key", "1 key", "batch 1 1 key", "batch head query key", "1 head query 1"])
-def test_masks(operators: OperatorRunner, form: str, queries: int, dtype: torch.dtype) -> None:
+def test_masks(runner: OperatorRunner, form: str, queries: int, dtype: torch.dtype) -> None:
     named = {"batch": 2, "head": 3, "query": queries, "key": 11, "1": 1}
     shape = [named[name] for name in form.split()]
     query, key = made(2, 3, queries, 8, dtype=dtype), made(2, 3, 11, 8, dtype=dtype, seed=1)
     numbers = made(*shape, dtype=dtype, seed=2)
-    operators.compare(NAME, query, key, key, numbers)
-    operators.compare(NAME, query, key, key, numbers > 0)
+    runner.compare(NAME, query, key, key, numbers)
+    runner.compare(NAME, query, key, key, numbers > 0)
 
 
 @pytest.mark.parametrize("queries", [2, 9])
-def test_queries_that_see_nothing(operators: OperatorRunner, queries: int) -> None:
+def test_queries_that_see_nothing(runner: OperatorRunner, queries: int) -> None:
     query, key = made(1, 2, queries, 8), made(1, 2, 11, 8, seed=1)
     mask = torch.ones(queries, 11, dtype=torch.bool)
     mask[1] = False
-    (found,) = operators.compare(NAME, query, key, key, mask)
+    (found,) = runner.compare(NAME, query, key, key, mask)
     assert found[:, :, 1].abs().max() == 0
-    operators.compare(NAME, query, key, key, torch.where(mask, 0.0, torch.finfo(torch.float32).min))
-    operators.compare(NAME, query, key, key, torch.where(mask, 0.0, float("-inf")))
+    runner.compare(NAME, query, key, key, torch.where(mask, 0.0, torch.finfo(torch.float32).min))
+    runner.compare(NAME, query, key, key, torch.where(mask, 0.0, float("-inf")))
 
 
 @pytest.mark.parametrize("queries", [2, 9])
-def test_heads_that_share_keys(operators: OperatorRunner, queries: int) -> None:
+def test_heads_that_share_keys(runner: OperatorRunner, queries: int) -> None:
     query, key, value = made(2, 6, queries, 8), made(2, 2, 5, 8, seed=1), made(2, 2, 5, 8, seed=2)
-    operators.compare(NAME, query, key, value, enable_gqa=True)
+    runner.compare(NAME, query, key, value, enable_gqa=True)
 
 
-def test_large_scores(operators: OperatorRunner) -> None:
+def test_large_scores(runner: OperatorRunner) -> None:
     """Exponentials that overflow without the running maximum."""
     query, key = 30 * made(1, 1, 9, 8), 30 * made(1, 1, 40, 8, seed=1)
-    operators.compare(NAME, query, key, made(1, 1, 40, 8, seed=2))
-    operators.compare(NAME, query[:, :, :1], key, made(1, 1, 40, 8, seed=2))
+    runner.compare(NAME, query, key, made(1, 1, 40, 8, seed=2))
+    runner.compare(NAME, query[:, :, :1], key, made(1, 1, 40, 8, seed=2))
 
 
-def test_wide_rows(operators: OperatorRunner) -> None:
-    operators.compare(NAME, made(1, 1, 9, 64), made(1, 1, 10, 64, seed=1), made(1, 1, 10, 64, seed=2))
+def test_wide_rows(runner: OperatorRunner) -> None:
+    runner.compare(NAME, made(1, 1, 9, 64), made(1, 1, 10, 64, seed=1), made(1, 1, 10, 64, seed=2))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(("queries", "keys"), [(1, 21), (2, 30), (9, 21), (20, 20), (12, 5), (2, 1)])
-def test_queries_at_the_last_keys(operators: OperatorRunner, queries: int, keys: int, dtype: torch.dtype) -> None:
+def test_queries_at_the_last_keys(runner: OperatorRunner, queries: int, keys: int, dtype: torch.dtype) -> None:
     query, key = made(1, 4, queries, 8, dtype=dtype), made(1, 2, keys, 8, dtype=dtype, seed=1)
     mask = made(keys, seed=2) > 0
     for options in ({}, {"causal": False}, {"window": 3}, {"window": 100}, {"mask": mask, "window": 9}, {"scale": 0.1}):
-        operators.compare("etarena.attention.default", query, key, key, **options)
+        runner.compare("etarena.attention.default", query, key, key, **options)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_refused(changes: dict[str, Any], reason: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["key", "value", "out", "attn_mask"])
-def test_damaged_shapes(operators: OperatorRunner, place: str) -> None:
-    given = {name: operators.temporary("float32", (1, 2, 3, 4)) for name in ("query", "key", "value", "out")}
-    given["attn_mask"] = operators.temporary("float32", (3, 3))
-    given[place] = operators.temporary("float32", (1, 3, 2, 5))
+def test_damaged_shapes(runner: OperatorRunner, place: str) -> None:
+    given = {name: runner.temporary("float32", (1, 2, 3, 4)) for name in ("query", "key", "value", "out")}
+    given["attn_mask"] = runner.temporary("float32", (3, 3))
+    given[place] = runner.temporary("float32", (1, 3, 2, 5))
     out = given.pop("out")
     with pytest.raises(Error):
-        all_operators()[NAME].emit(Call(NAME, {**given, "is_causal": False, "scale": None}, [out], operators))
+        all_operators()[NAME].emit(Call(NAME, {**given, "is_causal": False, "scale": None}, [out], runner))

@@ -7,15 +7,14 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from etarena import vulkan
 from etarena.delegates.vulkan.operators.convolution import taps_of_phase
-from tests.helpers.vulkan_calls import CallRunner
+from tests.helpers.vulkan_operators import OperatorRunner
 
 KNOWN = ("weight", "bias")
 
 
 def convolve(
-    call_runner: CallRunner,
+    runner: OperatorRunner,
     x: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
@@ -37,7 +36,7 @@ def convolve(
         **settings,
     }
     expected = torch.ops.aten.convolution.default(**arguments)
-    found = call_runner.run("aten.convolution.default", arguments, [expected], known)[0]
+    found = runner.call("aten.convolution.default", arguments, [expected], known)[0]
     tolerance = 1e-2 if x.dtype == torch.float16 else 1e-4
     largest = float(expected.abs().max()) if expected.numel() else 0.0
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance * largest)
@@ -87,36 +86,36 @@ TRANSPOSED = [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize(("shape", "weights", "options"), [*DIRECT, *POINTWISE, *DEPTHWISE])
 def test_convolution(
-    call_runner: CallRunner,
+    runner: OperatorRunner,
     dtype: torch.dtype,
     shape: tuple[int, ...],
     weights: tuple[int, ...],
     options: dict[str, Any],
 ) -> None:
     x, weight, bias = (torch.randn(size).to(dtype) for size in (shape, weights, weights[:1]))
-    convolve(call_runner, x, weight, bias, **options)
-    convolve(call_runner, x, weight, None, **options)
+    convolve(runner, x, weight, bias, **options)
+    convolve(runner, x, weight, None, **options)
 
 
 @pytest.mark.parametrize(("shape", "weights", "options"), [*DIRECT, *DEPTHWISE])
 def test_convolution_through_shared_memory(
-    plain_runner: CallRunner, shape: tuple[int, ...], weights: tuple[int, ...], options: dict[str, Any]
+    plain_runner: OperatorRunner, shape: tuple[int, ...], weights: tuple[int, ...], options: dict[str, Any]
 ) -> None:
     convolve(plain_runner, torch.randn(shape), torch.randn(weights), torch.randn(weights[0]), **options)
 
 
 @pytest.mark.parametrize(("shape", "weights", "options"), [*DIRECT, *POINTWISE, *DEPTHWISE])
 def test_convolution_by_computed_weights(
-    call_runner: CallRunner, shape: tuple[int, ...], weights: tuple[int, ...], options: dict[str, Any]
+    runner: OperatorRunner, shape: tuple[int, ...], weights: tuple[int, ...], options: dict[str, Any]
 ) -> None:
-    convolve(call_runner, torch.randn(shape), torch.randn(weights), torch.randn(weights[0]), known=(), **options)
+    convolve(runner, torch.randn(shape), torch.randn(weights), torch.randn(weights[0]), known=(), **options)
 
 
 @pytest.mark.parametrize("known", [KNOWN, ()], ids=["known weights", "computed weights"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize(("shape", "weights", "options"), TRANSPOSED)
 def test_transposed(
-    call_runner: CallRunner,
+    runner: OperatorRunner,
     dtype: torch.dtype,
     known: tuple[str, ...],
     shape: tuple[int, ...],
@@ -125,11 +124,11 @@ def test_transposed(
 ) -> None:
     x, weight = torch.randn(shape).to(dtype), torch.randn(weights).to(dtype)
     bias = torch.randn(weights[1] * options.get("groups", 1)).to(dtype)
-    convolve(call_runner, x, weight, bias, known, transposed=True, **options)
+    convolve(runner, x, weight, bias, known, transposed=True, **options)
 
 
 @pytest.mark.parametrize("options", [{}, {"groups": 8}, {"padding": [1, 1]}], ids=["product", "depthwise", "direct"])
-def test_activation(call_runner: CallRunner, options: dict[str, Any]) -> None:
+def test_activation(runner: OperatorRunner, options: dict[str, Any]) -> None:
     x, weight = torch.randn(1, 8, 6, 6), torch.randn(8, 8 // options.get("groups", 1), 1, 1)
     padding = options.get("padding", [0, 0])
     expected = torch.nn.functional.relu6(torch.conv2d(x, weight, None, 1, padding, 1, options.get("groups", 1)))
@@ -147,15 +146,15 @@ def test_activation(call_runner: CallRunner, options: dict[str, Any]) -> None:
         "lowest": 0.0,
         "highest": 6.0,
     }
-    found = call_runner.run("aten.convolution.default", arguments, [expected], ["weight"])[0]
+    found = runner.call("aten.convolution.default", arguments, [expected], ["weight"])[0]
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_no_images(call_runner: CallRunner) -> None:
-    convolve(call_runner, torch.randn(0, 3, 8, 8), torch.randn(4, 3, 3, 3), torch.randn(4))
+def test_no_images(runner: OperatorRunner) -> None:
+    convolve(runner, torch.randn(0, 3, 8, 8), torch.randn(4, 3, 3, 3), torch.randn(4))
 
 
-def test_what_lies_outside_counts_as_zero_beside_infinity(call_runner: CallRunner) -> None:
+def test_what_lies_outside_counts_as_zero_beside_infinity(runner: OperatorRunner) -> None:
     x = torch.zeros(1, 1, 4, 4)
     x[0, 0, 0, 0] = float("inf")
     weight = torch.ones(1, 1, 3, 3)
@@ -173,7 +172,7 @@ def test_what_lies_outside_counts_as_zero_beside_infinity(call_runner: CallRunne
             "groups": groups,
         }
         for known in (["weight"], []):  # depthwise and direct
-            found = call_runner.run("aten.convolution.default", arguments, [expected], known)[0]
+            found = runner.call("aten.convolution.default", arguments, [expected], known)[0]
             assert torch.equal(found, expected)
 
 
@@ -199,11 +198,6 @@ def test_taps_of_a_phase_meet_their_outputs(
     assert found == met
 
 
-@pytest.fixture(scope="module")
-def shared_runner(device: vulkan.Device) -> CallRunner:
-    return CallRunner(device)
-
-
 @settings(max_examples=20, deadline=None)
 @given(
     st.integers(1, 3),
@@ -217,7 +211,7 @@ def shared_runner(device: vulkan.Device) -> CallRunner:
     st.booleans(),
 )
 def test_any_sizes(
-    shared_runner: CallRunner,
+    runner: OperatorRunner,
     batch: int,
     inner: int,
     outer: int,
@@ -234,6 +228,4 @@ def test_any_sizes(
     x = torch.randn(batch, inner * groups, *size)
     channels = (inner * groups, outer) if transposed else (outer * groups, inner)
     options = {"stride": [stride] * 2, "padding": [padding] * 2, "groups": groups, "transposed": transposed}
-    convolve(shared_runner, x, torch.randn(*channels, kernel, kernel), torch.randn(outer * groups), **options)
-    shared_runner.close()
-    shared_runner.buffers.clear()
+    convolve(runner, x, torch.randn(*channels, kernel, kernel), torch.randn(outer * groups), **options)

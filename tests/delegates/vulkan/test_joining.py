@@ -25,33 +25,33 @@ def numbered(shape: list[int] | tuple[int, ...], dtype: torch.dtype = torch.floa
 
 @given(shape=small, dtype=dtypes, data=st.data())
 @settings(max_examples=EXAMPLES)
-def test_joined(operators: OperatorRunner, shape: list[int], dtype: torch.dtype, data: st.DataObject) -> None:
+def test_joined(runner: OperatorRunner, shape: list[int], dtype: torch.dtype, data: st.DataObject) -> None:
     dim = data.draw(st.integers(-len(shape), len(shape) - 1))
     parts = []
     for size in data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=4)):
         part = list(shape)
         part[dim] = size
         parts.append(numbered(part, dtype))
-    operators.compare("aten.cat.default", parts, dim)
-    operators.compare("aten.stack.default", [numbered(shape, dtype)] * len(parts), dim)
+    runner.compare("aten.cat.default", parts, dim)
+    runner.compare("aten.stack.default", [numbered(shape, dtype)] * len(parts), dim)
 
 
-def test_joined_with_an_empty_vector(operators: OperatorRunner) -> None:
-    operators.compare("aten.cat.default", [torch.empty(0), numbered((2, 3)), torch.empty(0)], 1)
+def test_joined_with_an_empty_vector(runner: OperatorRunner) -> None:
+    runner.compare("aten.cat.default", [torch.empty(0), numbered((2, 3)), torch.empty(0)], 1)
 
 
 @given(shape=small, dtype=dtypes, data=st.data())
 @settings(max_examples=EXAMPLES)
-def test_replaced(operators: OperatorRunner, shape: list[int], dtype: torch.dtype, data: st.DataObject) -> None:
+def test_replaced(runner: OperatorRunner, shape: list[int], dtype: torch.dtype, data: st.DataObject) -> None:
     dim = data.draw(st.integers(-len(shape), len(shape) - 1))
     size, x = shape[dim], numbered(shape, dtype)
     start, end, step = data.draw(st.integers(-6, 6)), data.draw(st.integers(-6, 9)), data.draw(st.integers(1, 3))
     part = torch.ops.aten.slice.Tensor(x, dim, start, end, step).clone().contiguous()
     part = ~part if dtype == torch.bool else part + 1
-    operators.compare("aten.slice_scatter.default", x, part, dim, start, end, step)
+    runner.compare("aten.slice_scatter.default", x, part, dim, start, end, step)
     if size:
         index = data.draw(st.integers(-size, size - 1))
-        operators.compare("aten.select_scatter.default", x, x.select(dim, 0).clone(), dim, index)
+        runner.compare("aten.select_scatter.default", x, x.select(dim, 0).clone(), dim, index)
 
 
 @pytest.mark.parametrize("name", ["aten.cat.default", "aten.slice_scatter.default"])
@@ -63,23 +63,23 @@ def test_types_are_not_mixed(name: str) -> None:
     assert found({"tensors": [whole, whole], "src": whole, "out": whole}) is None
 
 
-def test_joined_beyond_the_result(operators: OperatorRunner) -> None:
-    part, out = operators.temporary("float32", (3, 2)), operators.temporary("float32", (5, 2))
+def test_joined_beyond_the_result(runner: OperatorRunner) -> None:
+    part, out = runner.temporary("float32", (3, 2)), runner.temporary("float32", (5, 2))
     with pytest.raises(Error, match="reaches elements"):
-        all_operators()["aten.cat.default"].emit(Call("cat", {"tensors": [part, part], "dim": 0}, [out], operators))
+        all_operators()["aten.cat.default"].emit(Call("cat", {"tensors": [part, part], "dim": 0}, [out], runner))
 
 
 @given(shape=small, dtype=dtypes, data=st.data())
 @settings(max_examples=EXAMPLES)
 def test_padded_with_a_number(
-    operators: OperatorRunner, shape: list[int], dtype: torch.dtype, data: st.DataObject
+    runner: OperatorRunner, shape: list[int], dtype: torch.dtype, data: st.DataObject
 ) -> None:
     pads = []
     for size in reversed(shape[data.draw(st.integers(0, len(shape))) :]):
         first = data.draw(st.integers(-size, 3))
         pads += [first, data.draw(st.integers(-size - min(first, 0), 3))]
     value = data.draw(st.sampled_from([0, 1, 3]))
-    operators.compare(
+    runner.compare(
         "aten.constant_pad_nd.default", numbered(shape, dtype), pads, bool(value) if dtype == torch.bool else value
     )
 
@@ -97,10 +97,10 @@ def test_padded_with_a_number(
         (torch.int32, -(1 << 31)),
     ],
 )
-def test_padded_with_extremes(operators: OperatorRunner, dtype: torch.dtype, value: float) -> None:
+def test_padded_with_extremes(runner: OperatorRunner, dtype: torch.dtype, value: float) -> None:
     x = numbered((2, 4), dtype)
     if value == 1e300:  # PyTorch's own kernel refuses it
-        (found,) = operators.call(
+        (found,) = runner.call(
             "aten.constant_pad_nd.default", {"self": x, "pad": [1, 0], "value": value}, [torch.zeros(2, 5)]
         )
         assert found[:, 0].tolist() == [math.inf, math.inf]
@@ -108,43 +108,43 @@ def test_padded_with_extremes(operators: OperatorRunner, dtype: torch.dtype, val
     if value == 1e6:
         value = 65504.0
     for pads in ([1, 2], [4, 4], [0, 0, 1, 1]):
-        operators.compare("aten.constant_pad_nd.default", x, pads, value)
+        runner.compare("aten.constant_pad_nd.default", x, pads, value)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
 @pytest.mark.parametrize("kind", ["reflection", "replication"])
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_padded_with_what_is_there(operators: OperatorRunner, rank: int, kind: str, dtype: torch.dtype) -> None:
+def test_padded_with_what_is_there(runner: OperatorRunner, rank: int, kind: str, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(rank)
     if kind == "replication" and dtype == torch.int64:
         dtype = torch.float32  # PyTorch has no kernel to compare with
     for outer in ([2], [3, 1]):
         sizes = torch.randint(4, 7, (rank,), generator=generator).tolist()
         pads = torch.randint(0, 4, (2 * rank,), generator=generator).tolist()
-        operators.compare(f"aten.{kind}_pad{rank}d.default", numbered([*outer, *sizes], dtype), pads)
+        runner.compare(f"aten.{kind}_pad{rank}d.default", numbered([*outer, *sizes], dtype), pads)
 
 
-def test_reflections_of_too_little(operators: OperatorRunner) -> None:
-    x, out = operators.temporary("float32", (1, 3)), operators.temporary("float32", (1, 9))
+def test_reflections_of_too_little(runner: OperatorRunner) -> None:
+    x, out = runner.temporary("float32", (1, 3)), runner.temporary("float32", (1, 9))
     for name, pads, message in (("reflection", [3, 3], "reflects"), ("replication", [1, 1], "padding")):
-        call = Call("pad", {"self": x, "padding": pads}, [out], operators)
+        call = Call("pad", {"self": x, "padding": pads}, [out], runner)
         with pytest.raises(Error, match=message):
             all_operators()[f"aten.{name}_pad1d.default"].emit(call)
 
 
 @given(shape=small, dtype=dtypes, data=st.data())
 @settings(max_examples=EXAMPLES)
-def test_shifted_around(operators: OperatorRunner, shape: list[int], dtype: torch.dtype, data: st.DataObject) -> None:
+def test_shifted_around(runner: OperatorRunner, shape: list[int], dtype: torch.dtype, data: st.DataObject) -> None:
     x = numbered(shape, dtype)
     dims = data.draw(st.lists(st.integers(-len(shape), len(shape) - 1), min_size=1, max_size=3))
     shifts = data.draw(st.lists(st.integers(-9, 9), min_size=len(dims), max_size=len(dims)))
-    operators.compare("aten.roll.default", x, shifts, dims)
-    operators.compare("aten.roll.default", x, shifts[:1])
+    runner.compare("aten.roll.default", x, shifts, dims)
+    runner.compare("aten.roll.default", x, shifts[:1])
 
 
 @given(shape=small.filter(lambda shape: len(shape) > 1), dtype=dtypes, diagonal=st.integers(-10, 10))
 @settings(max_examples=EXAMPLES)
-def test_triangles(operators: OperatorRunner, shape: list[int], dtype: torch.dtype, diagonal: int) -> None:
-    operators.compare("aten.tril.default", numbered(shape, dtype), diagonal)
-    operators.compare("aten.triu.default", numbered(shape, dtype), diagonal)
-    operators.compare("aten.triu.default", numbered(shape, dtype), 1 << 40)
+def test_triangles(runner: OperatorRunner, shape: list[int], dtype: torch.dtype, diagonal: int) -> None:
+    runner.compare("aten.tril.default", numbered(shape, dtype), diagonal)
+    runner.compare("aten.triu.default", numbered(shape, dtype), diagonal)
+    runner.compare("aten.triu.default", numbered(shape, dtype), 1 << 40)

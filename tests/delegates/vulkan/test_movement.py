@@ -37,18 +37,18 @@ def tensors_and_dims(draw: st.DrawFn) -> tuple[torch.Tensor, int]:
 
 @given(x=tensors(), data=st.data())
 @settings(max_examples=EXAMPLES)
-def test_permutations(operators: OperatorRunner, x: torch.Tensor, data: st.DataObject) -> None:
+def test_permutations(runner: OperatorRunner, x: torch.Tensor, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(x.dim())))
-    operators.compare("aten.permute_copy.default", x, [dim - x.dim() if dim % 2 else dim for dim in order])
+    runner.compare("aten.permute_copy.default", x, [dim - x.dim() if dim % 2 else dim for dim in order])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(64, 48), (3, 20, 28), (2, 4, 5, 8), (7, 9)])
 def test_transpositions_in_blocks_and_without(
-    operators: OperatorRunner, shape: tuple[int, ...], dtype: torch.dtype
+    runner: OperatorRunner, shape: tuple[int, ...], dtype: torch.dtype
 ) -> None:
-    operators.compare("aten.transpose_copy.int", numbered(shape, dtype), -1, -2)
-    operators.compare("aten.transpose_copy.int", numbered(shape, dtype), 0, -1)
+    runner.compare("aten.transpose_copy.int", numbered(shape, dtype), -1, -2)
+    runner.compare("aten.transpose_copy.int", numbered(shape, dtype), 0, -1)
 
 
 @pytest.mark.parametrize(
@@ -61,105 +61,103 @@ def test_transpositions_in_blocks_and_without(
         ((63, 48), torch.float32, "copy_strided_b4"),
     ],
 )
-def test_blocks_are_chosen(operators: OperatorRunner, shape: tuple[int, ...], dtype: torch.dtype, shader: str) -> None:
-    operators.compare("aten.transpose_copy.int", numbered(shape, dtype), -1, -2)
-    assert [dispatch.shader for dispatch in operators.dispatches] == [shader]
+def test_blocks_are_chosen(runner: OperatorRunner, shape: tuple[int, ...], dtype: torch.dtype, shader: str) -> None:
+    runner.compare("aten.transpose_copy.int", numbered(shape, dtype), -1, -2)
+    assert [dispatch.shader for dispatch in runner.dispatches] == [shader]
 
 
 @pytest.mark.parametrize(
     ("start", "shape", "shader"),
     [(0, (4, 8), "copy_strided_b16"), (2, (4, 8), "copy_strided_b8"), (1, (4, 8), "copy_strided_b4")],
 )
-def test_neighbours_move_together(operators: OperatorRunner, start: int, shape: tuple[int, int], shader: str) -> None:
-    operators.compare("aten.slice_copy.Tensor", numbered(shape), 1, start, start + 4, 1)
-    assert [dispatch.shader for dispatch in operators.dispatches] == [shader]
+def test_neighbours_move_together(runner: OperatorRunner, start: int, shape: tuple[int, int], shader: str) -> None:
+    runner.compare("aten.slice_copy.Tensor", numbered(shape), 1, start, start + 4, 1)
+    assert [dispatch.shader for dispatch in runner.dispatches] == [shader]
 
 
-def test_small_transpositions(operators: OperatorRunner) -> None:
-    operators.compare("aten.t_copy.default", numbered((5, 3)))
-    operators.compare("aten.t_copy.default", numbered((5,)))
-    operators.compare("aten.t_copy.default", numbered(()))
-    operators.compare("aten.transpose_copy.int", numbered(()), 0, -1)
+def test_small_transpositions(runner: OperatorRunner) -> None:
+    runner.compare("aten.t_copy.default", numbered((5, 3)))
+    runner.compare("aten.t_copy.default", numbered((5,)))
+    runner.compare("aten.t_copy.default", numbered(()))
+    runner.compare("aten.transpose_copy.int", numbered(()), 0, -1)
 
 
 @given(given=tensors_and_dims(), data=st.data())
 @settings(max_examples=EXAMPLES)
-def test_slices(operators: OperatorRunner, given: tuple[torch.Tensor, int], data: st.DataObject) -> None:
+def test_slices(runner: OperatorRunner, given: tuple[torch.Tensor, int], data: st.DataObject) -> None:
     x, dim = given
     places = st.none() | st.integers(-10, 10) | st.sampled_from([(1 << 63) - 1, -(1 << 63)])
-    operators.compare(
-        "aten.slice_copy.Tensor", x, dim, data.draw(places), data.draw(places), data.draw(st.integers(1, 4))
-    )
+    runner.compare("aten.slice_copy.Tensor", x, dim, data.draw(places), data.draw(places), data.draw(st.integers(1, 4)))
 
 
 @given(given=tensors_and_dims(), data=st.data())
 @settings(max_examples=EXAMPLES)
-def test_selections_and_splits(operators: OperatorRunner, given: tuple[torch.Tensor, int], data: st.DataObject) -> None:
+def test_selections_and_splits(runner: OperatorRunner, given: tuple[torch.Tensor, int], data: st.DataObject) -> None:
     x, dim = given
     size = x.shape[dim]
     if size:
-        operators.compare("aten.select_copy.int", x, dim, data.draw(st.integers(-size, size - 1)))
-        operators.compare("aten.unbind_copy.int", x, dim)
+        runner.compare("aten.select_copy.int", x, dim, data.draw(st.integers(-size, size - 1)))
+        runner.compare("aten.unbind_copy.int", x, dim)
     cuts = sorted(data.draw(st.lists(st.integers(0, size), max_size=3)))
     sizes = [b - a for a, b in zip([0, *cuts], [*cuts, size], strict=True)]
-    operators.compare("aten.split_with_sizes_copy.default", x, sizes, dim)
-    operators.compare("aten.split_copy.Tensor", x, 2, dim)
+    runner.compare("aten.split_with_sizes_copy.default", x, sizes, dim)
+    runner.compare("aten.split_copy.Tensor", x, 2, dim)
     start = data.draw(st.integers(0, size))
-    operators.compare("aten.narrow_copy.default", x, dim, start, data.draw(st.integers(0, size - start)))
+    runner.compare("aten.narrow_copy.default", x, dim, start, data.draw(st.integers(0, size - start)))
 
 
 @given(x=tensors(), data=st.data())
 @settings(max_examples=EXAMPLES)
-def test_flips_repetitions_and_expansions(operators: OperatorRunner, x: torch.Tensor, data: st.DataObject) -> None:
+def test_flips_repetitions_and_expansions(runner: OperatorRunner, x: torch.Tensor, data: st.DataObject) -> None:
     dims = data.draw(
         st.lists(st.integers(-x.dim(), x.dim() - 1), unique_by=lambda dim: dim % x.dim()) if x.dim() else st.just([])
     )
-    operators.compare("aten.flip.default", x, dims)
+    runner.compare("aten.flip.default", x, dims)
     front = data.draw(st.lists(st.integers(0, 2), max_size=1))
     repeats = data.draw(st.lists(st.integers(0, 2), min_size=x.dim(), max_size=x.dim()))
-    operators.compare("aten.repeat.default", x, [*front, *repeats])
+    runner.compare("aten.repeat.default", x, [*front, *repeats])
     sizes = [data.draw(st.integers(0, 3)) if size == 1 else data.draw(st.sampled_from([size, -1])) for size in x.shape]
-    operators.compare("aten.expand_copy.default", x, [*front, *sizes])
+    runner.compare("aten.expand_copy.default", x, [*front, *sizes])
 
 
-def test_repeating_six_dimensions(operators: OperatorRunner) -> None:
+def test_repeating_six_dimensions(runner: OperatorRunner) -> None:
     """Twelve dimensions on the way, more than the shader walks through."""
-    operators.compare("aten.repeat.default", numbered((2, 3, 2, 3, 2, 3)), [2, 1, 2, 3, 2, 2])
+    runner.compare("aten.repeat.default", numbered((2, 3, 2, 3, 2, 3)), [2, 1, 2, 3, 2, 2])
 
 
 @given(x=tensors(least_rank=2), offset=st.integers(-3, 3))
 @settings(max_examples=EXAMPLES)
-def test_diagonals(operators: OperatorRunner, x: torch.Tensor, offset: int) -> None:
-    operators.compare("aten.diagonal_copy.default", x, offset, 0, -1)
-    operators.compare("aten.diagonal_copy.default", x, offset, 1, 0)
+def test_diagonals(runner: OperatorRunner, x: torch.Tensor, offset: int) -> None:
+    runner.compare("aten.diagonal_copy.default", x, offset, 0, -1)
+    runner.compare("aten.diagonal_copy.default", x, offset, 1, 0)
 
 
 @given(given=tensors_and_dims(), size=st.integers(0, 4), step=st.integers(1, 3))
 @settings(max_examples=EXAMPLES)
-def test_windows(operators: OperatorRunner, given: tuple[torch.Tensor, int], size: int, step: int) -> None:
+def test_windows(runner: OperatorRunner, given: tuple[torch.Tensor, int], size: int, step: int) -> None:
     x, dim = given
-    operators.compare("aten.unfold_copy.default", x, dim, min(size, x.shape[dim]), step)
+    runner.compare("aten.unfold_copy.default", x, dim, min(size, x.shape[dim]), step)
 
 
-def test_any_strides(operators: OperatorRunner) -> None:
-    operators.compare("aten.as_strided_copy.default", numbered((40,)), [2, 3, 4], [0, 5, 1], 7)
+def test_any_strides(runner: OperatorRunner) -> None:
+    runner.compare("aten.as_strided_copy.default", numbered((40,)), [2, 3, 4], [0, 5, 1], 7)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("factor", "outer", "size"), [(2, (2, 3), (4, 6)), (3, (1,), (3, 5)), (2, (2, 0), (4, 4))])
 def test_pixels_and_channels(
-    operators: OperatorRunner, factor: int, outer: tuple[int, ...], size: tuple[int, int], dtype: torch.dtype
+    runner: OperatorRunner, factor: int, outer: tuple[int, ...], size: tuple[int, int], dtype: torch.dtype
 ) -> None:
     channels = (*outer[:-1], outer[-1] * factor * factor, *size)
-    operators.compare("aten.pixel_shuffle.default", numbered(channels, dtype), factor)
-    operators.compare(
+    runner.compare("aten.pixel_shuffle.default", numbered(channels, dtype), factor)
+    runner.compare(
         "aten.pixel_unshuffle.default", numbered((*outer, size[0] * factor, size[1] * factor), dtype), factor
     )
 
 
 @given(x=tensors())
 @settings(max_examples=EXAMPLES)
-def test_reshapes_move_nothing(operators: OperatorRunner, x: torch.Tensor) -> None:
+def test_reshapes_move_nothing(runner: OperatorRunner, x: torch.Tensor) -> None:
     for name, *arguments in (
         ("view_copy.default", [x.numel()]),
         ("_unsafe_view.default", [1, x.numel()]),
@@ -168,11 +166,11 @@ def test_reshapes_move_nothing(operators: OperatorRunner, x: torch.Tensor) -> No
         ("clone.default",),
         ("alias_copy.default",),
     ):
-        operators.compare(f"aten.{name}", x, *arguments)
-        assert operators.dispatches == []
+        runner.compare(f"aten.{name}", x, *arguments)
+        assert runner.dispatches == []
     if x.dim():
-        operators.compare("aten.squeeze_copy.dim", x, 0)
-        operators.compare("aten.squeeze_copy.dims", x, [0, -1] if x.dim() > 1 else [0])
+        runner.compare("aten.squeeze_copy.dim", x, 0)
+        runner.compare("aten.squeeze_copy.dims", x, [0, -1] if x.dim() > 1 else [0])
 
 
 @pytest.mark.parametrize(
@@ -187,14 +185,14 @@ def test_reshapes_move_nothing(operators: OperatorRunner, x: torch.Tensor) -> No
     ],
 )
 def test_what_stays_in_its_place_is_not_copied(
-    operators: OperatorRunner, name: str, shape: tuple[int, ...], arguments: tuple[object, ...]
+    runner: OperatorRunner, name: str, shape: tuple[int, ...], arguments: tuple[object, ...]
 ) -> None:
-    operators.compare(f"aten.{name}", numbered(shape), *arguments)
-    assert operators.dispatches == []
+    runner.compare(f"aten.{name}", numbered(shape), *arguments)
+    assert runner.dispatches == []
 
 
-def test_copy_into_a_shape(operators: OperatorRunner) -> None:
-    operators.compare("aten.copy.default", torch.zeros(2, 3, 4), numbered((3, 1)))
+def test_copy_into_a_shape(runner: OperatorRunner) -> None:
+    runner.compare("aten.copy.default", torch.zeros(2, 3, 4), numbered((3, 1)))
     check = all_operators()["aten.copy.default"].check
     assert check is not None
     zeros = torch.zeros(2)
@@ -229,15 +227,15 @@ def test_merged_dimensions_visit_the_same_places(sizes: list[int], strides: st.D
     ],
 )
 def test_a_copy_that_leaves_a_tensor_is_refused(
-    operators: OperatorRunner,
+    runner: OperatorRunner,
     sizes: tuple[int, ...],
     source: tuple[int, ...],
     target: tuple[int, ...],
     offsets: tuple[int, int],
 ) -> None:
     """Files may come from anywhere: no shader reads or writes beside its tensors."""
-    a, b = operators.temporary("int8", (16,)), operators.temporary("int8", (16,))
-    call = Call("aten.slice_copy.Tensor", {}, [b], operators)
+    a, b = runner.temporary("int8", (16,)), runner.temporary("int8", (16,))
+    call = Call("aten.slice_copy.Tensor", {}, [b], runner)
     with pytest.raises(Error, match="reaches elements"):
         copy_strided(call, a, b, sizes, source, target, *offsets)
 
@@ -255,7 +253,7 @@ def test_a_copy_that_leaves_a_tensor_is_refused(
         ("aten.expand_copy.default", {"size": [4, 4]}),
     ],
 )
-def test_damaged_arguments_are_refused(operators: OperatorRunner, name: str, arguments: dict[str, object]) -> None:
-    a, out = operators.temporary("float32", (4, 2)), operators.temporary("float32", (4, 4))
+def test_damaged_arguments_are_refused(runner: OperatorRunner, name: str, arguments: dict[str, object]) -> None:
+    a, out = runner.temporary("float32", (4, 2)), runner.temporary("float32", (4, 4))
     with pytest.raises(Error):
-        all_operators()[name].emit(Call(name, {"self": a, **arguments}, [out], operators))
+        all_operators()[name].emit(Call(name, {"self": a, **arguments}, [out], runner))

@@ -27,34 +27,34 @@ def images(draw: st.DrawFn, *dtypes: torch.dtype) -> torch.Tensor:
 
 @given(x=images(torch.float32, torch.uint8), size=sizes, given=factors)
 @settings(max_examples=EXAMPLES)
-def test_nearest(operators: OperatorRunner, x: torch.Tensor, size: tuple[int, int], given: tuple[float, float]) -> None:
-    operators.compare("aten.upsample_nearest2d.vec", x, list(size), None)
+def test_nearest(runner: OperatorRunner, x: torch.Tensor, size: tuple[int, int], given: tuple[float, float]) -> None:
+    runner.compare("aten.upsample_nearest2d.vec", x, list(size), None)
     if min(x.shape[-2] * given[0], x.shape[-1] * given[1]) >= 1:
-        operators.compare("aten.upsample_nearest2d.vec", x, None, list(given))
-        operators.compare("aten.upsample_nearest2d.default", x, [3, 5], *given)
-    operators.compare("aten.upsample_nearest1d.vec", x[0] if len(x) else x[:, 0], [size[0]], None)
+        runner.compare("aten.upsample_nearest2d.vec", x, None, list(given))
+        runner.compare("aten.upsample_nearest2d.default", x, [3, 5], *given)
+    runner.compare("aten.upsample_nearest1d.vec", x[0] if len(x) else x[:, 0], [size[0]], None)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_nearest_moves_any_type(operators: OperatorRunner, dtype: torch.dtype) -> None:
+def test_nearest_moves_any_type(runner: OperatorRunner, dtype: torch.dtype) -> None:
     """PyTorch's kernel knows few types: numbers that all have are compared with those of float32."""
     x = torch.arange(24).reshape(1, 2, 3, 4) % 2
     expected = torch.ops.aten.upsample_nearest2d.vec(x.float(), [6, 7], None).to(dtype)
     arguments = {"input": x.to(dtype), "output_size": [6, 7], "scale_factors": None}
-    (found,) = operators.call("aten.upsample_nearest2d.vec", arguments, [expected])
+    (found,) = runner.call("aten.upsample_nearest2d.vec", arguments, [expected])
     assert torch.equal(found, expected)
 
 
 @given(x=images(*FLOATS), size=sizes, given=factors, corners=st.booleans())
 @settings(max_examples=EXAMPLES)
 def test_linear(
-    operators: OperatorRunner, x: torch.Tensor, size: tuple[int, int], given: tuple[float, float], corners: bool
+    runner: OperatorRunner, x: torch.Tensor, size: tuple[int, int], given: tuple[float, float], corners: bool
 ) -> None:
-    operators.compare("aten.upsample_bilinear2d.vec", x, list(size), corners, None)
+    runner.compare("aten.upsample_bilinear2d.vec", x, list(size), corners, None)
     if min(x.shape[-2] * given[0], x.shape[-1] * given[1]) >= 1:
-        operators.compare("aten.upsample_bilinear2d.vec", x, None, corners, list(given))
-    operators.compare("aten.upsample_bilinear2d.default", x, [4, 6], corners, 1.3, None)
-    operators.compare("aten.upsample_linear1d.vec", x[0] if len(x) else x[:, 0], [size[1]], corners, None)
+        runner.compare("aten.upsample_bilinear2d.vec", x, None, corners, list(given))
+    runner.compare("aten.upsample_bilinear2d.default", x, [4, 6], corners, 1.3, None)
+    runner.compare("aten.upsample_linear1d.vec", x[0] if len(x) else x[:, 0], [size[1]], corners, None)
 
 
 @given(
@@ -66,7 +66,7 @@ def test_linear(
 )
 @settings(max_examples=3 * EXAMPLES)
 def test_own_operator(
-    operators: OperatorRunner,
+    runner: OperatorRunner,
     x: torch.Tensor,
     size: tuple[int, int],
     given: tuple[float, float],
@@ -74,34 +74,34 @@ def test_own_operator(
     corners: bool,
 ) -> None:
     if mode == "bicubic":
-        operators.compare("aten.upsample_bicubic2d.vec", x, list(size), corners, None)
+        runner.compare("aten.upsample_bicubic2d.vec", x, list(size), corners, None)
     if mode == "nearest-exact":
-        operators.compare("aten._upsample_nearest_exact2d.vec", x, list(size), None)
+        runner.compare("aten._upsample_nearest_exact2d.vec", x, list(size), None)
     corners = corners and not mode.startswith("nearest")
-    operators.compare("etarena.resize2d.default", x, list(size), None, None, mode, corners)
+    runner.compare("etarena.resize2d.default", x, list(size), None, None, mode, corners)
     if min(x.shape[-2] * given[0], x.shape[-1] * given[1]) >= 1:
-        operators.compare("etarena.resize2d.default", x, None, *given, mode, corners)
+        runner.compare("etarena.resize2d.default", x, None, *given, mode, corners)
 
 
 @pytest.mark.parametrize("corners", [True, False])
 @pytest.mark.parametrize("padding", [0, 1, 2])
 @pytest.mark.parametrize("mode", [0, 1])
-def test_grids(operators: OperatorRunner, mode: int, padding: int, corners: bool) -> None:
+def test_grids(runner: OperatorRunner, mode: int, padding: int, corners: bool) -> None:
     torch.manual_seed(mode * 3 + padding)
     for shape in ((2, 3, 5, 7), (1, 1, 1, 4)):
         grid = torch.rand(shape[0], 4, 3, 2) * 4 - 2
-        operators.compare("aten.grid_sampler_2d.default", torch.randn(shape), grid, mode, padding, corners)
+        runner.compare("aten.grid_sampler_2d.default", torch.randn(shape), grid, mode, padding, corners)
     half = torch.randn(1, 2, 4, 4).half()
     if mode == 0:
         places = torch.tensor([[[[0.0, 0.5], [-1.0, 1.0], [0.25, -0.75]]]]).half()
-        operators.compare("aten.grid_sampler_2d.default", half, places, mode, padding, corners)
+        runner.compare("aten.grid_sampler_2d.default", half, places, mode, padding, corners)
 
 
-def test_grids_far_outside(operators: OperatorRunner) -> None:
+def test_grids_far_outside(runner: OperatorRunner) -> None:
     """Whatever the grid says, the shader stays inside the image: 0 there, as for any place outside."""
     grid = torch.tensor([float("nan"), float("inf"), -1e30, 1e30, 5.0, -5.0]).reshape(1, 1, 3, 2)
     arguments = {"input": torch.ones(1, 1, 2, 2), "grid": grid, "interpolation_mode": 0, "padding_mode": 0}
-    (found,) = operators.call(
+    (found,) = runner.call(
         "aten.grid_sampler_2d.default", {**arguments, "align_corners": False}, [torch.empty(1, 1, 1, 3)]
     )
     assert found.tolist() == [[[[0.0, 0.0, 0.0]]]]
@@ -125,16 +125,16 @@ def test_refused(name: str, values: dict[str, object], reason: str) -> None:
     assert reason in str(check(values))
 
 
-def test_damaged_shapes(operators: OperatorRunner) -> None:
-    x, grid, out = (operators.temporary("float32", shape) for shape in ((1, 2, 3, 3), (1, 2, 2, 2), (1, 3, 2, 2)))
+def test_damaged_shapes(runner: OperatorRunner) -> None:
+    x, grid, out = (runner.temporary("float32", shape) for shape in ((1, 2, 3, 3), (1, 2, 2, 2), (1, 3, 2, 2)))
     scaled = Call(
-        "resize", {"input": x, "output_size": [2, 2], "scale_factors": None, "align_corners": False}, [out], operators
+        "resize", {"input": x, "output_size": [2, 2], "scale_factors": None, "align_corners": False}, [out], runner
     )
     placed = Call(
         "grid",
         {"input": x, "grid": grid, "interpolation_mode": 0, "padding_mode": 0, "align_corners": False},
         [out],
-        operators,
+        runner,
     )
     for name, call in (
         ("upsample_nearest2d.vec", scaled),
