@@ -7,6 +7,7 @@ __all__ = [
     "ExportError",
     "InputError",
     "InputTypeError",
+    "NotBuiltError",
     "PlanError",
     "RuntimeFailure",
     "ShapeError",
@@ -48,6 +49,10 @@ class InputTypeError(Error, TypeError):
 
 class ExportError(Error):
     """A model cannot be exported; names the operator and the way out."""
+
+
+class NotBuiltError(Error, ImportError):
+    """What was asked for is not part of this build; names it and the build that has it."""
 
 
 class RuntimeFailure(Error, RuntimeError):

@@ -2,12 +2,14 @@
 
 Importing this package only defines names: torch and the ExecuTorch libraries are loaded when a name that needs them is
 first used. XNNPACK is told where its scratch memory comes from at once, which works only before its library is loaded.
+
+A build without run-time planning (docs/size.md) has the names that plan ahead of time; others raise `NotBuiltError`.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
-from .delegates.xnnpack import interpose
+from .allocator.gate import HAS_RUN_TIME, require_run_time
 
 __version__ = "0.1.0"
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
         ExportError,
         InputError,
         InputTypeError,
+        NotBuiltError,
         PlanError,
         RuntimeFailure,
         ShapeError,
@@ -61,6 +64,7 @@ __all__ = [
     "InputTypeError",
     "MemoryPlan",
     "Method",
+    "NotBuiltError",
     "PlanError",
     "Program",
     "Requirement",
@@ -97,6 +101,7 @@ _MODULES = {
         "ExportError",
         "InputError",
         "InputTypeError",
+        "NotBuiltError",
         "PlanError",
         "RuntimeFailure",
         "ShapeError",
@@ -118,16 +123,22 @@ _MODULES = {
     ".memory_plan": ["MemoryPlan", "RunStats"],
     ".program": ["Method", "Program", "load"],
 }
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
+_SUBMODULES = ["allocator", "testing", "vulkan"]
+# Where the names are that plan ahead of time, which every build has.
+_AHEAD_OF_TIME = {".allocator", ".allocator.errors", ".device.device", ".exporter"}
+_HOME = {name: module for module, names in _MODULES.items() for name in names} | {
+    name: f".{name}" for name in _SUBMODULES
+}
 
 
 def __getattr__(name: str) -> object:
     """Import the module that defines a public name when the name is first used (PEP 562)."""
-    if name in ("allocator", "testing", "vulkan"):
-        return importlib.import_module(f".{name}", __name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name], __name__), name)
+    if _HOME[name] not in _AHEAD_OF_TIME:
+        require_run_time(f"etarena.{name}")
+    module = importlib.import_module(_HOME[name], __name__)
+    value = module if name in _SUBMODULES else getattr(module, name)
     globals()[name] = value
     return value
 
@@ -136,4 +147,9 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-interpose()
+if HAS_RUN_TIME:
+    from .delegates.xnnpack import interpose
+
+    interpose()
+else:
+    __all__ = [name for name in __all__ if _HOME.get(name, ".allocator") in _AHEAD_OF_TIME]

@@ -1,11 +1,14 @@
 """Whether every operator of an emitted method has a kernel in ExecuTorch's registry."""
 
+from collections.abc import Collection
+
 import torch
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.passes import to_out_var_skiplist
 from executorch.exir.schema import ExecutionPlan
 
 from .allocator.errors import ExportError
+from .allocator.gate import HAS_RUN_TIME
 from .libraries import load_libraries
 
 __all__ = ["WAY_OUT", "check_kernels", "missing_kernel"]
@@ -19,15 +22,16 @@ WAY_OUT = (
 def check_kernels(emitted: ExecutionPlan) -> None:
     """Check that the runtime can load a method: that each of its operators has a kernel in this process.
 
+    A build without run-time planning has no runtime to ask: there the check is left to the load.
+
     Raises
     ------
     ExportError
         If some have none, with their names and the way out.
     """
-    load_libraries()
-    from ._runtime import registered_kernels
-
-    known = registered_kernels()
+    if not HAS_RUN_TIME:
+        return
+    known = _registered_kernels()
     names = [f"{operator.name}.{operator.overload}".rstrip(".") for operator in emitted.operators]
     missing = sorted({name for name in names if name not in known})
     if missing:
@@ -37,13 +41,13 @@ def check_kernels(emitted: ExecutionPlan) -> None:
 def missing_kernel(target: object) -> str:
     """Name of the kernel that an operator of the edge dialect needs and the runtime does not have; else "".
 
-    Operators that passes replace later count as they are; `ReplaceMissingKernels` says which.
+    Operators that passes replace later count as they are; `ReplaceMissingKernels` says which. None is known to be
+    missing in a build without run-time planning, which has no runtime to ask.
     """
     if not isinstance(target, EdgeOpOverload) or target in to_out_var_skiplist or not _makes_tensors(target):
         return ""
-    load_libraries()
-    from ._runtime import registered_kernels
-
+    if not HAS_RUN_TIME:
+        return ""
     schema = target._schema
     try:
         if not schema.is_mutable:
@@ -51,7 +55,14 @@ def missing_kernel(target: object) -> str:
     except RuntimeError:
         return f"{schema.name} (which has no out variant)"
     name = f"{schema.name}.{schema.overload_name}".rstrip(".")
-    return "" if name in registered_kernels() else name
+    return "" if name in _registered_kernels() else name
+
+
+def _registered_kernels() -> Collection[str]:
+    load_libraries()
+    from ._runtime import registered_kernels
+
+    return registered_kernels()
 
 
 def _makes_tensors(target: EdgeOpOverload) -> bool:

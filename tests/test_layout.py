@@ -37,6 +37,7 @@ PUBLIC_NAMES = {
     "InputTypeError",
     "MemoryPlan",
     "Method",
+    "NotBuiltError",
     "PlanError",
     "Program",
     "Requirement",
