@@ -125,7 +125,7 @@ _MODULES = {
 }
 _SUBMODULES = ["allocator", "testing", "vulkan"]
 # Where the names are that plan ahead of time, which every build has.
-_AHEAD_OF_TIME = {".allocator", ".allocator.errors", ".device.device", ".exporter"}
+_AHEAD_OF_TIME = {".allocator", ".allocator.errors", ".device.device", ".explanation", ".exporter"}
 _HOME = {name: module for module, names in _MODULES.items() for name in names} | {
     name: f".{name}" for name in _SUBMODULES
 }

@@ -13,7 +13,6 @@ from torch.export import ExportedProgram
 
 from .allocator import plan
 from .allocator.errors import Error, ExportError, InputError, InputTypeError
-from .allocator.gate import require_run_time
 from .allocator.sizes import Opcode
 from .capture import Capture, capture_model, capture_program, first_lines
 from .devices.arguments import placements
@@ -139,8 +138,6 @@ def export(
         The model cannot be exported; the message names the operator or input and the way out.
     InputError, InputTypeError
         An argument of this function has a value or type that makes no sense.
-    NotBuiltError
-        ``memory="runtime"`` in a build without run-time planning.
     """
     _check_memory(memory)
     methods = checked_methods(model, args, kwargs, dynamic_shapes)
@@ -210,7 +207,6 @@ def _check_memory(memory: str) -> None:
         raise ExportError("memory='static' (offsets fixed at export) is not available yet; use memory='runtime'")
     if memory != "runtime":
         raise InputError(f"memory: expected 'runtime', got {memory!r}")
-    require_run_time("memory='runtime'")
 
 
 def checked_methods(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> dict[str, tuple[Any, Any, Any, Any]]:

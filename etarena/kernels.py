@@ -22,18 +22,14 @@ WAY_OUT = (
 def check_kernels(emitted: ExecutionPlan) -> None:
     """Check that the runtime can load a method: that each of its operators has a kernel in this process.
 
-    A build without run-time planning has no runtime to ask: there the check is left to the load.
-
     Raises
     ------
     ExportError
         If some have none, with their names and the way out.
     """
-    if not HAS_RUN_TIME:
-        return
     known = _registered_kernels()
     names = [f"{operator.name}.{operator.overload}".rstrip(".") for operator in emitted.operators]
-    missing = sorted({name for name in names if name not in known})
+    missing = sorted({name for name in names if name not in known and not _is_ours(name)})
     if missing:
         raise ExportError(f"method {emitted.name!r}: ExecuTorch has no CPU kernel for {', '.join(missing)}. {WAY_OUT}")
 
@@ -41,12 +37,9 @@ def check_kernels(emitted: ExecutionPlan) -> None:
 def missing_kernel(target: object) -> str:
     """Name of the kernel that an operator of the edge dialect needs and the runtime does not have; else "".
 
-    Operators that passes replace later count as they are; `ReplaceMissingKernels` says which. None is known to be
-    missing in a build without run-time planning, which has no runtime to ask.
+    Operators that passes replace later count as they are; `ReplaceMissingKernels` says which.
     """
     if not isinstance(target, EdgeOpOverload) or target in to_out_var_skiplist or not _makes_tensors(target):
-        return ""
-    if not HAS_RUN_TIME:
         return ""
     schema = target._schema
     try:
@@ -55,14 +48,24 @@ def missing_kernel(target: object) -> str:
     except RuntimeError:
         return f"{schema.name} (which has no out variant)"
     name = f"{schema.name}.{schema.overload_name}".rstrip(".")
-    return "" if name in _registered_kernels() else name
+    return "" if name in _registered_kernels() or _is_ours(name) else name
 
 
 def _registered_kernels() -> Collection[str]:
+    """Operators with a kernel in this process; those of the stock runtime in a build without run-time planning."""
     load_libraries()
+    if not HAS_RUN_TIME:
+        from executorch.runtime import Runtime
+
+        return frozenset(Runtime.get().operator_registry.operator_names)
     from ._runtime import registered_kernels
 
     return registered_kernels()
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a build with run-time planning brings the kernel along, and this one has none."""
+    return not HAS_RUN_TIME and name.startswith("etarena::")
 
 
 def _makes_tensors(target: EdgeOpOverload) -> bool:
