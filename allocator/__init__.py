@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from . import errors
 from .errors import *  # noqa: F403 - errors.__all__ is the list
-from .gate import require_run_time
+from .gate import HAS_RUN_TIME, require_run_time
 
 if TYPE_CHECKING:
     from .anytime import AnytimePlanner
@@ -69,6 +69,9 @@ _RUN_TIME = {
     ".trace": ["AllocationEvent", "HeapRange", "HeapSnapshot"],
 }
 _HOME = {name: module for module, names in (_AHEAD_OF_TIME | _RUN_TIME).items() for name in names}
+
+if not HAS_RUN_TIME:
+    __all__ = [name for name in __all__ if _HOME.get(name) not in _RUN_TIME]
 
 
 def __getattr__(name: str) -> object:
