@@ -6,7 +6,7 @@ import torch
 import torch.utils._pytree as pytree
 from executorch.exir.schema import TensorShapeDynamism
 from executorch.exir.tensor import TensorSpec
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._sympy.value_ranges import bound_sympy
 
@@ -35,11 +35,22 @@ class Bounds:
         specs = [leaf for leaf in pytree.tree_leaves(node.meta.get("spec")) if isinstance(leaf, TensorSpec)]
         for value, owner in zip(values, specs, strict=False):
             if owner is spec:
-                for dim, size in enumerate(value.shape):
-                    if isinstance(size, torch.SymInt) and not self._is_bounded(size):
-                        raise _unbounded(name, dim, size)
+                self._check_value(name, value)
         if spec.shape_dynamism == TensorShapeDynamism.DYNAMIC_UNBOUND:
             raise ExportError(f"{name!r} has a size that only data tells, without an upper bound: torch._check one")
+
+    def check_graph(self, graph_module: GraphModule) -> None:
+        """Refuse a graph, bodies included, in which the size of a tensor has no upper bound; see `check`."""
+        for module in graph_module.modules():
+            for node in module.graph.nodes if isinstance(module, GraphModule) else ():
+                for value in pytree.tree_leaves(node.meta.get("val")):
+                    if isinstance(value, torch.Tensor):
+                        self._check_value(node.name, value)
+
+    def _check_value(self, name: str, value: torch.Tensor) -> None:
+        for dim, size in enumerate(value.shape):
+            if isinstance(size, torch.SymInt) and not self._is_bounded(size):
+                raise _unbounded(name, dim, size)
 
     def _is_bounded(self, size: torch.SymInt) -> bool:
         expr = size.node.expr

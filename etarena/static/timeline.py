@@ -22,6 +22,7 @@ from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.memory_planning import _alias_inplace_result_specs
 from executorch.exir.operator.convert import get_out_args_from_opoverload, is_inplace_variant, is_out_variant
 from executorch.exir.passes.memory_planning_pass import _move_memory_meta_to_spec
+from executorch.exir.schema import TensorShapeDynamism
 from executorch.exir.tensor import TensorSpec
 from torch.fx import GraphModule, Node
 
@@ -159,6 +160,7 @@ class _Walk:
         self._check = check
         self._position = 0
         self._blocks = 0
+        self._stacked: set[int] = set()
 
     def step(self) -> int:
         self._position += 1
@@ -198,6 +200,8 @@ class _Walk:
                     continue  # emits nothing; the operator that writes it is next
                 if target is memory.view:
                     values[node] = values[node.args[0]]
+                    if self._stacked:
+                        self._view_of_stack(node)
                 elif target in _CONTROL_FLOW:
                     values[node] = _CONTROL_FLOW[target](self, module, node, prefix, block, values)
                 else:
@@ -237,6 +241,21 @@ class _Walk:
             uses += self._delegate(module, node, prefix, block)
         block.items.append(Touch(self.step(), (*uses, *fresh), fresh))
         return made
+
+    def stack(self, spec: Any) -> None:
+        """Let a result that a loop fills row by row grow, as the emitter needs it to (``et_copy_index`` resizes it)."""
+        if isinstance(spec, TensorSpec):
+            spec.shape_dynamism = TensorShapeDynamism.DYNAMIC_BOUND
+            self._stacked.add(id(spec))
+
+    def _view_of_stack(self, view: Node) -> None:
+        """A view of such a result was made when that was not to grow, and cannot follow: it becomes an instruction."""
+        base = view.args[0]
+        assert isinstance(base, Node)
+        if id(base.meta.get("spec")) in self._stacked:
+            old = view.meta["spec"]
+            shape, dtype = object.__getattribute__(old, "shape"), base.meta["spec"].scalar_type
+            view.meta["spec"] = TensorSpec(dtype, torch.Size(shape))
 
     def _aliased(self, spec: Any) -> Value:
         if isinstance(spec, list | tuple):
@@ -374,7 +393,10 @@ def _loop(walk: _Walk, module: GraphModule, node: Node, prefix: str, block: Bloc
     graphs, start, rows, operands = _parts(node)
     position = walk.step()
     specs = node.meta["spec"]
-    results = walk.made(node, list(specs) if isinstance(specs, list | tuple) else [specs], prefix, block)
+    specs = list(specs) if isinstance(specs, list | tuple) else [specs]
+    for spec in specs[len(start) :]:
+        walk.stack(spec)
+    results = walk.made(node, specs, prefix, block)
     held = walk.flat(results)
     block.items.append(Touch(position, (*walk.flat(_values_of([*start, *rows], values)), *held), held))
     inner = walk.block()
