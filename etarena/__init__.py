@@ -12,7 +12,7 @@ from .delegates.xnnpack import interpose
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import allocator, testing, vulkan
+    from . import allocator, static, testing, vulkan
     from .allocator.arena import Arena
     from .allocator.errors import (
         ArenaFullError,
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from .exporter import ExportedModel, export
     from .memory_plan import MemoryPlan, RunStats
     from .program import Method, Program, load
+    from .static.exported import StaticModel
+    from .static.planning_pass import static_planning_pass
 
 __all__ = [
     "Arena",
@@ -70,6 +72,7 @@ __all__ = [
     "RuntimeFailure",
     "ShapeError",
     "SizeOverflowError",
+    "StaticModel",
     "VulkanPartitioner",
     "__version__",
     "allocator",
@@ -81,6 +84,8 @@ __all__ = [
     "record_copies",
     "register_delegate",
     "register_device_allocator",
+    "static",
+    "static_planning_pass",
     "testing",
     "unregister_delegate",
     "unregister_device_allocator",
@@ -117,13 +122,15 @@ _MODULES = {
     ".exporter": ["ExportedModel", "export"],
     ".memory_plan": ["MemoryPlan", "RunStats"],
     ".program": ["Method", "Program", "load"],
+    ".static.exported": ["StaticModel"],
+    ".static.planning_pass": ["static_planning_pass"],
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
     """Import the module that defines a public name when the name is first used (PEP 562)."""
-    if name in ("allocator", "testing", "vulkan"):
+    if name in ("allocator", "static", "testing", "vulkan"):
         return importlib.import_module(f".{name}", __name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -101,8 +101,8 @@ def export(
     partitioners : sequence of Partitioner, or mapping of method names to sequences
         ExecuTorch partitioners, applied in order.
     memory : {"runtime", "static"}
-        When memory is planned: ``"runtime"``, once sizes are known; ``"static"``, now, for the upper bounds of all sizes.
-        A static file is an ordinary one for the stock runtime.
+        When memory is planned: ``"runtime"``, once sizes are known; ``"static"``, now, for the upper bounds of all
+        sizes, into an ordinary file for the stock runtime.
     strict : bool, default False
         Trace the model with TorchDynamo instead of plain Python.
     input_devices : mapping of str to device, optional

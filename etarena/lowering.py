@@ -9,7 +9,6 @@ from executorch.exir.schema import Program, Tensor
 from torch.export import ExportedProgram
 
 from .allocator import plan
-from .allocator.errors import ExportError
 from .body_results import CopySharedResults, PassOperands
 from .caches import ThreadCaches, check_chain
 from .capture import Capture

@@ -70,6 +70,6 @@ def _unbounded(name: str, dim: int, size: torch.SymInt) -> ExportError:
         else "Dim(..., max=LIMIT) in dynamic_shapes"
     )
     return ExportError(
-        f"size {dim} of {name!r} is {expr}, and {symbols} has no upper bound, so no offset can be fixed at export. Bound "
-        f"it with {way}, or plan at run time (memory='runtime')"
+        f"size {dim} of {name!r} is {expr}, and {symbols} has no upper bound, so that no offset can be fixed now. "
+        f"Bound it with {way}, or plan at run time (memory='runtime')"
     )

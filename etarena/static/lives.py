@@ -2,9 +2,9 @@
 
 Walked backwards, a storage begins to be needed at its last use and ends at what makes it. Through the two branches of a
 ``cond`` it is followed separately: what only one of them reads is dead in the other, although that comes later in the
-instructions. What a loop reads from outside, and what it carries, lives through all of its rounds; everything else in its
-body is made anew in each round and lives only there (Appel, "Modern Compiler Implementation", chapter 10, for programs
-whose jumps are all structured).
+instructions. What a loop reads from outside, and what it carries, lives through all of its rounds; everything else in
+its body is made anew in each round and lives only there (Appel, "Modern Compiler Implementation", chapter 10, for
+programs whose jumps are all structured).
 """
 
 from collections.abc import Iterable

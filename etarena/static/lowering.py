@@ -1,4 +1,4 @@
-"""From captured methods to an ordinary program file with offsets: the stock passes, and what makes their results right."""
+"""From captured methods to an ordinary program file with offsets: stock passes, and what makes their results right."""
 
 from collections.abc import Mapping
 
@@ -125,11 +125,11 @@ def _check_kernels(plan: ExecutionPlan) -> None:
     own = [name for name in missing if name.startswith(OWN_OPERATORS)]
     if own:
         raise ExportError(
-            f"method {plan.name!r}: {', '.join(own)} is an operator of etarena, and the stock runtime that a static file "
-            "is for has no kernel of it: plan at run time (memory='runtime'), or write that part with torch's operators"
+            f"method {plan.name!r}: {', '.join(own)} is an operator of etarena, and the stock runtime that a static "
+            "file is for has no kernel of it: plan at run time (memory='runtime'), or use operators of torch there"
         )
     if missing:
         raise ExportError(
-            f"method {plan.name!r}: ExecuTorch has no CPU kernel for {', '.join(missing)}. Write that part of the model "
-            "with other operators, or give it to a delegate"
+            f"method {plan.name!r}: ExecuTorch has no CPU kernel for {', '.join(missing)}. Write that part of the "
+            "model with other operators, or give it to a delegate"
         )

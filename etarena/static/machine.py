@@ -12,10 +12,10 @@ from functools import cached_property
 from math import prod
 
 from executorch.exir.schema import (
+    DelegateCall,
     ExecutionPlan,
     JumpFalseCall,
     KernelCall,
-    DelegateCall,
     MoveCall,
     OptionalTensorList,
     Tensor,
@@ -24,7 +24,6 @@ from executorch.exir.schema import (
 from executorch.exir.tensor import get_scalar_type
 
 from ..instructions import read_steps
-from ..liveness import Step
 
 __all__ = ["Home", "Machine", "bits"]
 
@@ -60,7 +59,7 @@ class Machine:
 
     def __init__(self, plan: ExecutionPlan) -> None:
         self.plan = plan
-        self.steps: list[Step] = read_steps(plan)
+        self.steps = read_steps(plan)
         self.calls = [instruction.instr_args for chain in plan.chains for instruction in chain.instructions]
         self.homes: dict[int, Home] = {}
         for index, value in enumerate(plan.values):

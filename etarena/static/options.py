@@ -68,9 +68,7 @@ class Options:
         return given
 
 
-def checked_options(
-    alignment: Any, pools: Any, prefer: Any, scratch: Any, budget: Any, verify: Any
-) -> Options:
+def checked_options(alignment: Any, pools: Any, prefer: Any, scratch: Any, budget: Any, verify: Any) -> Options:
     """Options from what a caller gave.
 
     Raises
@@ -87,7 +85,9 @@ def checked_options(
     if budget is not None and not 0 <= budget < 1e9:
         raise InputError(f"budget: expected seconds from 0 to 1e9, got {budget}")
     known = _checked_pools(pools)
-    return Options(alignment, known, _checked_preferences(prefer, known), _checked_scratch(scratch), budget, bool(verify))
+    return Options(
+        alignment, known, _checked_preferences(prefer, known), _checked_scratch(scratch), budget, bool(verify)
+    )
 
 
 def _checked_pools(pools: Any) -> dict[int, int | None]:

@@ -185,17 +185,15 @@ def _fullest(members: Sequence[Request]) -> tuple[int, list[Request]]:
     return best
 
 
-def _too_small(
-    crowd: Sequence[Request], highest: int, excess: int, pool: int, limit: int, padding: int
-) -> ExportError:
+def _too_small(crowd: Sequence[Request], highest: int, excess: int, pool: int, limit: int, padding: int) -> ExportError:
     largest = sorted(crowd, key=lambda request: -request.nbytes)
     names = ", ".join(f"{request.name!r} ({request.nbytes:,} bytes)" for request in largest[:SHOWN])
     more = f" and {len(largest) - SHOWN} more" if len(largest) > SHOWN else ""
     extra = f" ({padding} of them behind the last buffer, for XNNPACK)" if padding else ""
     return ExportError(
         f"memory id {pool} has {limit:,} bytes, {excess:,} too few: {limit + excess:,} are needed{extra}, "
-        f"{highest:,} are live at one time; what does not fit: {names}{more}. Give the pool more bytes, or let `prefer` "
-        "name another pool for some of them"
+        f"{highest:,} are live at one time; what does not fit: {names}{more}. Give the pool more bytes, or let "
+        "`prefer` name another pool for some of them"
     )
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from executorch.exir.memory_planning import _alias_inplace_result_specs, _is_inplace_node
 from executorch.exir.pass_base import PassResult
@@ -13,21 +12,21 @@ from torch.export.exported_program import ExportGraphSignature
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
-from ..allocator.errors import ExportError
 from .bounds import Bounds
-from .lives import Pieces, live_pieces
-from .options import Candidate, Options, Preference, ScratchNeeds, checked_options
+from .flatten import flatten
+from .lives import live_pieces
+from .options import Options, Preference, ScratchNeeds, checked_options
 from .placing import PlacedPool, Request, budget_after, place_in_pools
 from .plan import ScratchPlace, StaticPlan, StaticPool, StaticValue
+from .pools import CPU, choose_pools, requests_of
 from .shared_state import SharedState
 from .sweep import check_places
-from .timeline import Timeline, flatten
+from .timeline import Timeline
 
 __all__ = ["StaticPlanningPass", "static_planning_pass"]
 
 XNNPACK_PADDING = 64
 """Bytes that XNNPACK may read behind the end of a tensor (as ExecuTorch's own planner reserves them)."""
-CPU = (DeviceType.CPU, 0)
 PLAN = "etarena_static_plan"
 """Key of a graph module's meta: its `StaticPlan`."""
 
@@ -134,22 +133,24 @@ class StaticPlanningPass(MemoryPlanningPass):
             graph_module, method.is_planned, method.unplanned, self.options.scratch_bytes, Bounds().check
         )
         pieces = live_pieces(timeline)
-        pools, limits, devices = _pools_of(timeline, pieces, self.options, self.enable_non_cpu_memory_planning)
-        requests = _requests(timeline, pieces, self.options, pools)
+        pools = choose_pools(
+            timeline.storages, pieces, self.options, separate_devices=self.enable_non_cpu_memory_planning
+        )
+        requests = requests_of(timeline.storages, pieces, self.options, pools.bound)
         seconds = self.options.budget
         budget = budget_after(started) if seconds is None else int(seconds * 1e9)
         padding = XNNPACK_PADDING if timeline.uses_xnnpack else 0
-        placed = place_in_pools(list(requests.values()), limits, self.options.alignment, budget, padding)
+        placed = place_in_pools(list(requests.values()), pools.limits, self.options.alignment, budget, padding)
         if self.options.verify:
             check_places(requests.values(), {pool: found.nbytes for pool, found in placed.items()})
-        plan = _write(timeline, requests, placed, devices, self.options.alignment)
+        plan = _write(timeline, requests, placed, pools.devices, self.options.alignment)
         for module in timeline.graphs:
             module.meta["non_const_buffer_sizes"] = [0, 0]
         graph_module.meta["non_const_buffer_sizes"] = _sizes(placed)
-        if devices:
+        if pools.devices:
             graph_module.meta["non_const_buffer_device"] = [
                 NonConstBufferDevice(buffer_idx=pool, device_type=kind, device_index=index)
-                for pool, (kind, index) in devices.items()
+                for pool, (kind, index) in pools.devices.items()
             ]
         graph_module.meta[PLAN] = plan
         self.plans.append(plan)
@@ -189,65 +190,6 @@ class _Method:
         mutable = {id(node.meta.get("spec")) for node in graph_module.graph.nodes if node.target in self._mutable}
         specs = (spec for node in results for spec in tree_leaves(node.meta.get("spec")))
         return frozenset(id(spec) for spec in specs if isinstance(spec, TensorSpec)) - mutable
-
-
-def _pools_of(
-    timeline: Timeline, pieces: Pieces, options: Options, separate_devices: bool
-) -> tuple[dict[int, tuple[int, ...]], dict[int, int | None], dict[int, tuple[DeviceType, int]]]:
-    """The pools a storage is bound to, by storage; every pool's limit; the devices of pools that are not on the CPU."""
-    storages = timeline.storages
-    limits = dict(options.pools)
-    bound: dict[int, tuple[int, ...]] = {}
-    alive = list(pieces)
-    for storage in alive:
-        fixed = storages.fixed_id[storage]
-        if fixed is None:
-            continue
-        if fixed not in limits:
-            if len(limits) > 1 or limits != {1: None}:
-                if fixed not in options.pools and options.pools != {1: None}:
-                    raise ExportError(
-                        f"{storages.names[storage]!r} was given memory id {fixed} by an earlier pass, but `pools` has "
-                        f"{', '.join(map(str, options.pools))}: add it there"
-                    )
-            limits[fixed] = None
-        bound[storage] = (fixed,)
-    devices: dict[int, tuple[DeviceType, int]] = {}
-    if separate_devices:
-        keys = sorted({storages.device[storage] for storage in alive} - {CPU}, key=lambda key: (key[0].value, key[1]))
-        free = max(limits) + 1
-        for pool, key in enumerate(keys, free):
-            limits[pool] = None
-            devices[pool] = key
-        own = {key: (pool,) for pool, key in devices.items()}
-        for storage in alive:
-            if storages.device[storage] == CPU:
-                continue
-            if storage in bound:
-                raise ExportError(
-                    f"{storages.names[storage]!r} is on {storages.device[storage][0].name}, which gets a pool of its "
-                    f"own, but an earlier pass gave it memory id {bound[storage][0]}: leave it without one"
-                )
-            bound[storage] = own[storages.device[storage]]
-    return bound, limits, devices
-
-
-def _requests(
-    timeline: Timeline, pieces: Pieces, options: Options, bound: Mapping[int, tuple[int, ...]]
-) -> dict[int, Request]:
-    storages, alignment = timeline.storages, options.alignment
-    everywhere = tuple(options.pools)
-    requests = {}
-    for storage, ranges in pieces.items():
-        nbytes = -(-storages.nbytes[storage] // alignment) * alignment
-        choices = bound.get(storage)
-        if choices is None:
-            choices = everywhere
-            if options.prefer:
-                seen = Candidate(storages.names[storage], storages.nbytes[storage], ranges[-1][1] - ranges[0][0])
-                choices = options.choices(seen)
-        requests[storage] = Request(storages.names[storage], nbytes, ranges, choices)
-    return requests
 
 
 def _sizes(placed: Mapping[int, PlacedPool]) -> list[int]:

@@ -34,7 +34,9 @@ class SharedState:
             if node.op == "placeholder" and node.target in names and isinstance(spec, TensorSpec):
                 name = names[node.target]
                 if spec.mem_id is not None or spec.mem_offset is not None:
-                    raise ExportError(f"buffer {name!r} is to be shared, but an earlier pass gave it a place: remove it")
+                    raise ExportError(
+                        f"buffer {name!r} is to be shared, but an earlier pass gave it a place: remove it"
+                    )
                 self._specs.setdefault(name, []).append(spec)
                 own[name] = spec.nbytes()
         self._methods.append((graph_module, plan, own))

@@ -1,7 +1,7 @@
 """Proof that the plan of a finished program is sound, from its instructions: over branches, loops and moves.
 
-It shares nothing with the planner: not the graph, not its time line, not its lives. Stock ExecuTorch checks the top level
-of a graph only, by the same lifetimes that its planner used.
+It shares nothing with the planner: not the graph, not its time line, not its lives. Stock ExecuTorch checks the top
+level of a graph only, by the same lifetimes that its planner used.
 """
 
 from collections import defaultdict
@@ -38,7 +38,7 @@ def verify(program: Source, *, shared_memory: bool = False) -> None:
     Parameters
     ----------
     program : Program or bytes
-        A program as ExecuTorch emits it, or a .pte file. Without a plan for run time: every planned tensor has its place.
+        A program as ExecuTorch emits it, or a .pte file, in which tensors have their places.
     shared_memory : bool, default False
         Whether the host gives all methods the same memory, so that no method may write over another's buffers.
 
@@ -88,7 +88,10 @@ class _Check:
         self._found: dict[tuple[str, object], StaticFault] = {}
         self._stacked = {value for at in range(len(self.machine.steps)) for value in self.machine.stacked(at)}
         self._inputs = {index for index in plan.inputs if index in self.homes}
-        self.state = {index for index in self.homes if index not in self._inputs and self._is_state(index)}
+        self.state: set[int] = set()
+        for index in self.homes:
+            if index not in self._inputs and self._is_state(index):
+                self.state.add(index)
         self._alias = {index: index for index in self.homes}
         self._owners_of: dict[int, frozenset[int]] = {}
 
@@ -118,12 +121,17 @@ class _Check:
                     break
 
     def _is_state(self, index: int) -> bool:
-        """Whether a planned value keeps its contents: emitted before the last input, or with contents of its own."""
+        """Whether a planned value keeps its contents: emitted before the last input, or with contents of its own.
+
+        One of the latter that lies where another lies is a view of it, which ExecuTorch fills as well.
+        """
         tensor = self.plan.values[index].val
         assert isinstance(tensor, Tensor)
+        if index < max(self.plan.inputs, default=-1):
+            return True
         info = tensor.extra_tensor_info
-        named = info is not None and bool(info.fully_qualified_name)
-        return tensor.data_buffer_idx > 0 or named or index < max(self.plan.inputs, default=-1)
+        filled = tensor.data_buffer_idx > 0 or (info is not None and bool(info.fully_qualified_name))
+        return filled and all(self.homes[other] != self.homes[index] for other in self.state)
 
     def _fault(self, kind: str, key: object, position: int, message: str) -> None:
         self._found.setdefault((kind, key), StaticFault(self.plan.name, position, message))
@@ -256,7 +264,7 @@ class _Check:
         """Before every instruction, what may have been written, or pointed somewhere, on the way there."""
         machine = self.machine
         given = sum(1 << index for index in {*self._inputs, *self.state})
-        born = defaultdict(int)
+        born: dict[int, int] = defaultdict(int)
         for index in self._owners_of:
             born[machine.created[index]] |= 1 << index
         before = [given] * len(machine.successors)
