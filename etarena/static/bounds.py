@@ -1,7 +1,9 @@
 """Whether the bytes of a value have an upper bound: where they have none, ExecuTorch plans for the example's size."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import sympy
 import torch
 import torch.utils._pytree as pytree
 from executorch.exir.schema import TensorShapeDynamism
@@ -18,10 +20,17 @@ LARGEST_SIZE = 2**31 - 1
 
 
 class Bounds:
-    """Upper bounds of sizes, each looked up once."""
+    """Upper bounds of sizes, each looked up once.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    names : mapping of sympy.Symbol to str, optional
+        What the user calls a symbol.
+    """
+
+    def __init__(self, names: Mapping[sympy.Symbol, str] | None = None) -> None:
         self._known: dict[Any, bool] = {}
+        self._names = dict(names or {})
 
     def check(self, name: str, node: Node, spec: TensorSpec) -> None:
         """Refuse a value one of whose sizes has no upper bound.
@@ -50,7 +59,7 @@ class Bounds:
     def _check_value(self, name: str, value: torch.Tensor) -> None:
         for dim, size in enumerate(value.shape):
             if isinstance(size, torch.SymInt) and not self._is_bounded(size):
-                raise _unbounded(name, dim, size)
+                raise self._unbounded(name, dim, size)
 
     def _is_bounded(self, size: torch.SymInt) -> bool:
         expr = size.node.expr
@@ -59,11 +68,13 @@ class Bounds:
             self._known[expr] = bool(upper.is_Integer and upper <= LARGEST_SIZE)
         return self._known[expr]
 
+    def _unbounded(self, name: str, dim: int, size: torch.SymInt) -> ExportError:
+        told = free_unbacked_symbols(size.node.expr)
+        expr = size.node.expr.xreplace({symbol: sympy.Symbol(text) for symbol, text in self._names.items()})
+        return _error(name, dim, str(expr), ", ".join(sorted(map(str, expr.free_symbols))), told=bool(told))
 
-def _unbounded(name: str, dim: int, size: torch.SymInt) -> ExportError:
-    expr = size.node.expr
-    symbols = ", ".join(sorted(map(str, expr.free_symbols)))
-    told = free_unbacked_symbols(expr)
+
+def _error(name: str, dim: int, expr: str, symbols: str, *, told: bool) -> ExportError:
     way = (
         f"torch._check({symbols} <= LIMIT) in the model, where the number is first known"
         if told

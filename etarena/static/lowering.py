@@ -64,10 +64,9 @@ def _lower(
     )
     programs = {name: edge.exported_program(name) for name in captures}
     mutable = {name for program in programs.values() for name in program.graph_signature.buffers_to_mutate.values()}
-    bounds = Bounds()
     for name, program in programs.items():
         check_symbols_survived(captures[name].input_sizes, program, name)
-        bounds.check_graph(program.graph_module)
+        Bounds(captures[name].names).check_graph(program.graph_module)
         fold_permuted_constants(program, mutable)
         copy_foreign_results(program)
     planning = StaticPlanningPass(options, True, True, True, len(captures) > 1 and bool(mutable))
