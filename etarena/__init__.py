@@ -14,7 +14,7 @@ from .allocator.gate import HAS_RUN_TIME, require_run_time
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import allocator, testing, vulkan
+    from . import allocator, static, testing, vulkan
     from .allocator.arena import Arena
     from .allocator.errors import (
         ArenaFullError,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from .exporter import ExportedModel, export
     from .memory_plan import MemoryPlan, RunStats
     from .program import Method, Program, load
+    from .static.exported import StaticModel
+    from .static.planning_pass import static_planning_pass
 
 __all__ = [
     "Arena",
@@ -74,6 +76,7 @@ __all__ = [
     "RuntimeFailure",
     "ShapeError",
     "SizeOverflowError",
+    "StaticModel",
     "VulkanPartitioner",
     "__version__",
     "allocator",
@@ -85,6 +88,8 @@ __all__ = [
     "record_copies",
     "register_delegate",
     "register_device_allocator",
+    "static",
+    "static_planning_pass",
     "testing",
     "unregister_delegate",
     "unregister_device_allocator",
@@ -122,10 +127,21 @@ _MODULES = {
     ".exporter": ["ExportedModel", "export"],
     ".memory_plan": ["MemoryPlan", "RunStats"],
     ".program": ["Method", "Program", "load"],
+    ".static.exported": ["StaticModel"],
+    ".static.planning_pass": ["static_planning_pass"],
 }
-_SUBMODULES = ["allocator", "testing", "vulkan"]
+_SUBMODULES = ["allocator", "static", "testing", "vulkan"]
 # Where the names are that plan ahead of time, which every build has.
-_AHEAD_OF_TIME = {".allocator", ".allocator.errors", ".device.device", ".explanation", ".exporter"}
+_AHEAD_OF_TIME = {
+    ".allocator",
+    ".allocator.errors",
+    ".device.device",
+    ".explanation",
+    ".exporter",
+    ".static",
+    ".static.exported",
+    ".static.planning_pass",
+}
 _HOME = {name: module for module, names in _MODULES.items() for name in names} | {
     name: f".{name}" for name in _SUBMODULES
 }
