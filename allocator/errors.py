@@ -8,6 +8,7 @@ __all__ = [
     "InputError",
     "InputTypeError",
     "PlanError",
+    "PropagationError",
     "RuntimeFailure",
     "ShapeError",
     "SizeOverflowError",
@@ -48,6 +49,10 @@ class InputTypeError(Error, TypeError):
 
 class ExportError(Error):
     """A model cannot be exported; names the operator and the way out."""
+
+
+class PropagationError(Error):
+    """What an operator gives cannot be told ahead of time, or its meta kernel disagrees with a real run; names it."""
 
 
 class RuntimeFailure(Error, RuntimeError):

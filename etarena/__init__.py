@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         InputError,
         InputTypeError,
         PlanError,
+        PropagationError,
         RuntimeFailure,
         ShapeError,
         SizeOverflowError,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from .exporter import ExportedModel, export
     from .memory_plan import MemoryPlan, RunStats
     from .program import Method, Program, load
+    from .propagation.propagator import propagate
+    from .propagation.result import Propagation
+    from .propagation.values import PropagatedValue
 
 __all__ = [
     "Arena",
@@ -63,6 +67,9 @@ __all__ = [
     "Method",
     "PlanError",
     "Program",
+    "PropagatedValue",
+    "Propagation",
+    "PropagationError",
     "Requirement",
     "Resource",
     "ResourceKind",
@@ -78,6 +85,7 @@ __all__ = [
     "export",
     "get_include",
     "load",
+    "propagate",
     "record_copies",
     "register_delegate",
     "register_device_allocator",
@@ -98,6 +106,7 @@ _MODULES = {
         "InputError",
         "InputTypeError",
         "PlanError",
+        "PropagationError",
         "RuntimeFailure",
         "ShapeError",
         "SizeOverflowError",
@@ -117,6 +126,9 @@ _MODULES = {
     ".exporter": ["ExportedModel", "export"],
     ".memory_plan": ["MemoryPlan", "RunStats"],
     ".program": ["Method", "Program", "load"],
+    ".propagation.propagator": ["propagate"],
+    ".propagation.result": ["Propagation"],
+    ".propagation.values": ["PropagatedValue"],
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -1,0 +1,133 @@
+"""Where parameters, inputs and operators of a model are: the device map, and devices that torch has no name for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from ..allocator.errors import DeviceError, InputError, InputTypeError
+from ..device.device import Device, DeviceType
+
+__all__ = ["DeviceMap", "DeviceNames"]
+
+# Types that torch has under a name of its own; a fake tensor may be on any of them, whatever this build of torch can do.
+_TORCH_NAMES = {
+    int(DeviceType.CPU): "cpu",
+    int(DeviceType.CUDA): "cuda",
+    int(DeviceType.OPENCL): "opencl",
+    int(DeviceType.VULKAN): "vulkan",
+}
+_OTHER_NAMES = {"mps": DeviceType.METAL, "metal": DeviceType.METAL, "hip": DeviceType.ROCM, "xpu": DeviceType.ONEAPI}
+STAND_IN = "privateuseone"
+
+
+class DeviceNames:
+    """Devices as torch knows them inside a fake run, and back.
+
+    A device of a type that torch lacks is a numbered ``privateuseone`` there, whose operators have torch's rules for
+    any device other than the CPU.
+    """
+
+    def __init__(self) -> None:
+        self._stand_ins: list[Device] = []
+
+    def to_torch(self, device: Device) -> torch.device:
+        """The torch device that stands for `device`."""
+        name = _TORCH_NAMES.get(int(device.type))
+        if name == "cpu":
+            return torch.device("cpu")
+        if name is not None:
+            return torch.device(name, device.index)
+        if device not in self._stand_ins:
+            self._stand_ins.append(device)
+        return torch.device(STAND_IN, self._stand_ins.index(device))
+
+    def from_torch(self, device: torch.device) -> Device:
+        """The device that a tensor of a fake run is on.
+
+        Raises
+        ------
+        DeviceError
+            It is none on which tensors have memory, such as ``meta``.
+        """
+        if device.type == STAND_IN and (device.index or 0) < len(self._stand_ins):
+            return self._stand_ins[device.index or 0]
+        if device.type in _OTHER_NAMES:
+            return Device(_OTHER_NAMES[device.type], device.index or 0)
+        return Device(device)
+
+    def replaced(self, device: Any) -> Any:
+        """What code of a model names as a device, as torch can take it; anything else as it is."""
+        if isinstance(device, str):
+            try:
+                return self.to_torch(Device(device))
+            except DeviceError:
+                return device
+        if isinstance(device, torch.device) and device.type in _OTHER_NAMES:
+            return self.to_torch(self.from_torch(device))
+        return device
+
+
+class DeviceMap:
+    """Which device each part of a model is on.
+
+    Parameters
+    ----------
+    entries : mapping or device, optional
+        Device by name: of a submodule (with all below it, ``""`` is the whole model), of a parameter or buffer, or of an
+        input. The longest name that fits decides. A single device stands for ``{"": device}``.
+
+    Raises
+    ------
+    InputTypeError
+        It is no mapping of names.
+    DeviceError
+        One of the devices does not exist; names the entry.
+    """
+
+    def __init__(self, entries: object = None) -> None:
+        if entries is None:
+            entries = {}
+        elif not isinstance(entries, Mapping):
+            entries = {"": entries}
+        self.entries: dict[str, Device] = {}
+        for name, device in entries.items():
+            if not isinstance(name, str):
+                raise InputTypeError(f"device_map: names are text, such as 'layers.0', got {name!r}")
+            try:
+                self.entries[name] = Device(device)
+            except DeviceError as error:
+                raise DeviceError(f"device_map: entry {name!r}: {error}") from error
+
+    def check(self, modules: Iterable[str], tensors: Iterable[str], inputs: Iterable[str]) -> None:
+        """Refuse entries that name nothing.
+
+        Raises
+        ------
+        InputError
+            Names the entry and what is close to it.
+        """
+        parts, arguments = list(modules), list(inputs)
+        known = {"", *parts, *tensors, *arguments}
+        for name in self.entries:
+            if name not in known:
+                near = [part for part in parts if "." not in part and part]
+                raise InputError(
+                    f"device_map: {name!r} is no submodule, parameter, buffer or input of the model; submodules at the "
+                    f"top are {', '.join(near[:12]) or 'none'}, inputs {', '.join(arguments) or 'none'}"
+                )
+
+    def of_tensor(self, name: str) -> Device | None:
+        """Device of a parameter or buffer by its full name; None where the map says nothing."""
+        while True:
+            if name in self.entries:
+                return self.entries[name]
+            if not name:
+                return None
+            name = name.rpartition(".")[0]
+
+    def of_input(self, name: str) -> Device | None:
+        """Device of an input that has an entry of its own."""
+        return self.entries.get(name)
