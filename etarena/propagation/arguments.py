@@ -78,7 +78,7 @@ class Arguments:
             If two sizes of one name differ, or a size lies outside its range.
         """
         device = self.places.of_input(name)
-        target = self.run.names.to_torch(device) if device is not None else _home(given.device)
+        target = self.run.names.to_torch(device) if device is not None else self.home(given.device)
         if dims:
             sizes: list[Any] = list(given.shape)
             for at, dim in dims.items():
@@ -116,10 +116,14 @@ class Arguments:
     def parameter(self, name: str, given: torch.Tensor, kind: Any) -> torch.Tensor:
         """A parameter or buffer as the run takes it."""
         device = self.places.of_tensor(name)
-        target = self.run.names.to_torch(device) if device is not None else _home(given.device)
+        target = self.run.names.to_torch(device) if device is not None else self.home(given.device)
         fake = self.like(given, target)
         self.run.add(name, kind, fake, 0)
         return fake
+
+    def home(self, device: torch.device) -> torch.device:
+        """Where a tensor is that the map does not mention: where it is; one without memory yet gets it on the CPU."""
+        return torch.device("cpu") if device.type == "meta" else self.run.names.replaced(device)
 
     def symbol(self, name: str, example: int, low: int = 0, high: int = INT64_MAX, source: str = "") -> Any:
         """A size with a name of its own."""
@@ -154,11 +158,6 @@ class Arguments:
         if base is None:
             raise InputError(f"{where} is {example} in the example, which is not {dim.__name__} for any size")
         return dim.fn(self._size(where, _Dim(root.__name__, root), base))
-
-
-def _home(device: torch.device) -> torch.device:
-    """Where a tensor is that the map does not mention: where it is; one that has no memory yet gets it on the CPU."""
-    return torch.device("cpu") if device.type == "meta" else device
 
 
 def named_inputs(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

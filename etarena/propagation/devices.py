@@ -12,22 +12,17 @@ from ..device.device import Device, DeviceType
 
 __all__ = ["DeviceMap", "DeviceNames"]
 
-# Types that torch has under a name of its own; a fake tensor may be on any of them, whatever this build of torch can do.
-_TORCH_NAMES = {
-    int(DeviceType.CPU): "cpu",
-    int(DeviceType.CUDA): "cuda",
-    int(DeviceType.OPENCL): "opencl",
-    int(DeviceType.VULKAN): "vulkan",
-}
-_OTHER_NAMES = {"mps": DeviceType.METAL, "metal": DeviceType.METAL, "hip": DeviceType.ROCM, "xpu": DeviceType.ONEAPI}
-STAND_IN = "privateuseone"
+_OTHER_NAMES = {"mps": DeviceType.METAL, "hip": DeviceType.ROCM, "xpu": DeviceType.ONEAPI}
+# The one device type other than the CPU's that every build of torch can index and slice fake tensors on. It has no
+# kernels of its own, so that composite operators are decomposed.
+STAND_IN = "lazy"
 
 
 class DeviceNames:
     """Devices as torch knows them inside a fake run, and back.
 
-    A device of a type that torch lacks is a numbered ``privateuseone`` there, whose operators have torch's rules for
-    any device other than the CPU.
+    The CPU is itself, and so is CUDA where this machine has it. Any other device is a numbered stand-in, whose operators
+    have torch's rules for a device that has no kernels of its own.
     """
 
     def __init__(self) -> None:
@@ -35,11 +30,10 @@ class DeviceNames:
 
     def to_torch(self, device: Device) -> torch.device:
         """The torch device that stands for `device`."""
-        name = _TORCH_NAMES.get(int(device.type))
-        if name == "cpu":
+        if device.type == DeviceType.CPU:
             return torch.device("cpu")
-        if name is not None:
-            return torch.device(name, device.index)
+        if device.type == DeviceType.CUDA and torch.cuda.is_available():
+            return torch.device("cuda", device.index)
         if device not in self._stand_ins:
             self._stand_ins.append(device)
         return torch.device(STAND_IN, self._stand_ins.index(device))
@@ -58,16 +52,10 @@ class DeviceNames:
             return Device(_OTHER_NAMES[device.type], device.index or 0)
         return Device(device)
 
-    def replaced(self, device: Any) -> Any:
-        """What code of a model names as a device, as torch can take it; anything else as it is."""
-        if isinstance(device, str):
-            try:
-                return self.to_torch(Device(device))
-            except DeviceError:
-                return device
-        if isinstance(device, torch.device) and device.type in _OTHER_NAMES:
-            return self.to_torch(self.from_torch(device))
-        return device
+    def replaced(self, device: torch.device) -> torch.device:
+        """The device that stands for one that code of a model names."""
+        known = device.type in ("cpu", "meta", STAND_IN)
+        return device if known else self.to_torch(self.from_torch(device))
 
 
 class DeviceMap:

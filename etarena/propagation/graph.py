@@ -10,7 +10,7 @@ from torch.export.graph_signature import InputKind
 
 from ..allocator.errors import InputError, InputTypeError
 from ..allocator.size_binding import expression
-from .arguments import INT64_MAX, Arguments, InputShape, _home
+from .arguments import INT64_MAX, Arguments, InputShape
 from .devices import DeviceMap
 from .fake_run import FakeRun
 from .numbers import finite
@@ -99,7 +99,7 @@ def graph_arguments(arguments: Arguments, program: ExportedProgram, args: Any, k
 
 def _tensor(arguments: Arguments, name: str, value: torch.Tensor, leaf: Any, size: Any) -> torch.Tensor:
     device = arguments.places.of_input(name)
-    target = arguments.run.names.to_torch(device) if device is not None else _home(value.device)
+    target = arguments.run.names.to_torch(device) if device is not None else arguments.home(value.device)
     if leaf is not None:
         if not isinstance(leaf, torch.Tensor) or leaf.dim() != value.dim() or leaf.dtype != value.dtype:
             raise InputTypeError(f"input {name!r} must be a {value.dtype} tensor with {value.dim()} dimensions")

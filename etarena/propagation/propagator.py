@@ -247,7 +247,7 @@ def _any_cuda() -> Iterator[None]:
     """Within the block, ``tensor.cuda()`` asks no driver whether there is such a device."""
 
     def cuda(tensor: torch.Tensor, device: Any = None, non_blocking: bool = False, **options: Any) -> torch.Tensor:
-        target = device if isinstance(device, torch.device) else torch.device("cuda", device or 0)
+        target = device if isinstance(device, torch.device) else torch.device(device if isinstance(device, str) else f"cuda:{device or 0}")
         return tensor.to(target, non_blocking=non_blocking, **options)
 
     with mock.patch.object(torch.Tensor, "cuda", cuda):
