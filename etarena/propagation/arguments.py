@@ -20,7 +20,7 @@ from .devices import DeviceMap
 from .fake_run import FakeRun
 from .values import Size, SizeSymbol
 
-__all__ = ["Arguments", "InputShape", "named_inputs"]
+__all__ = ["Arguments", "InputShape", "bound_inputs", "declared_dims", "named_leaves"]
 
 INT64_MAX = 2**63 - 1
 
@@ -160,7 +160,7 @@ class Arguments:
         return dim.fn(self._size(where, _Dim(root.__name__, root), base))
 
 
-def named_inputs(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def bound_inputs(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
     """The arguments of a call by the names of the parameters of ``forward``.
 
     Raises
@@ -169,37 +169,42 @@ def named_inputs(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping
         If ``forward`` does not take them.
     """
     try:
-        return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
+        return inspect.signature(module.forward).bind(*args, **kwargs)
     except TypeError as error:
         raise InputError(f"{type(module).__name__}.forward does not take these arguments: {error}") from error
 
 
-def declared_dims(inputs: Mapping[str, Any], dynamic_shapes: Any) -> dict[int, dict[int, _Dim]]:
-    """The dimensions of each input tensor (by identity) that may vary.
+def named_leaves(inputs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Leaves of the inputs with names: that of the argument, and the place in it."""
+    flat, _ = tree_flatten_with_path(dict(inputs))
+    return [(str(path[0].key) + keystr(path[1:]), leaf) for path, leaf in flat]
+
+
+def declared_dims(inputs: Mapping[str, Any], dynamic_shapes: Any) -> list[dict[int, _Dim]]:
+    """The dimensions of each leaf of the inputs that may vary.
 
     Raises
     ------
     InputError
         `dynamic_shapes` does not have the structure of the inputs, or names a dimension that does not exist.
     """
-    if not dynamic_shapes:
-        return {}
-    found: dict[int, dict[int, _Dim]] = {}
-    names = {id(leaf): name for name, leaf in _leaves(inputs)}
+    names = [name for name, _ in named_leaves(inputs)]
+    found: list[dict[int, _Dim]] = []
 
     def collect(_path: Any, value: Any, shape: Any = None) -> None:
-        if isinstance(value, torch.Tensor) and shape is not None:
-            found[id(value)] = dict(_dims(names.get(id(value), "input"), value, shape))
+        is_declared = isinstance(value, torch.Tensor) and shape is not None
+        found.append(dict(_dims(names[len(found)], value, shape)) if is_declared else {})
 
+    if not dynamic_shapes:
+        return [{} for _ in names]
     if not isinstance(dynamic_shapes, Mapping):
         dynamic_shapes = dict(zip(inputs, dynamic_shapes, strict=False))
     unknown = sorted(set(map(str, dynamic_shapes)) - set(inputs))
     if unknown:
         raise InputError(f"dynamic_shapes: the model has no input {unknown[0]!r}, only {', '.join(inputs)}")
+    shapes = {name: dynamic_shapes.get(name) for name in inputs}
     try:
-        _tree_map_with_path(
-            collect, dict(inputs), {name: dynamic_shapes.get(name) for name in inputs}, tree_name="inputs"
-        )
+        _tree_map_with_path(collect, dict(inputs), shapes, tree_name="inputs")
     except InputError:
         raise
     except Exception as error:
@@ -218,9 +223,3 @@ def _dims(name: str, tensor: torch.Tensor, shape: Any) -> Iterator[tuple[int, _D
             yield at, _Dim(dim.__name__, dim)
         elif dim is not None and not isinstance(dim, int) and getattr(dim.type, "name", "") != "STATIC":
             yield at, _Dim(f"{name}_{at}", dim)
-
-
-def _leaves(inputs: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Leaves of the inputs with names: that of the argument, and the place in it."""
-    flat, _ = tree_flatten_with_path(dict(inputs))
-    return [(str(path[0].key) + keystr(path[1:]), leaf) for path, leaf in flat]

@@ -119,7 +119,7 @@ def _given(program: ExportedProgram, args: Any, kwargs: Any, count: int) -> list
         return [None] * count
     try:
         flat = program._get_flat_args_with_check(tuple(args or ()), dict(kwargs or {}))[0]
-    except (ValueError, TypeError, KeyError) as error:
+    except (RuntimeError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"the program does not take these arguments: {error}") from error
     if len(flat) != count:
         raise InputError(f"the program takes {count} inputs, got {len(flat)}")

@@ -12,12 +12,12 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.utils.stateless import _reparametrize_module
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map, tree_structure, tree_unflatten
 
 from ..allocator.errors import Error, InputError, InputTypeError, PropagationError
 from ..oblivious import size_oblivious_tracing
 from ..quiet import quiet
-from .arguments import Arguments, _leaves, declared_dims, named_inputs
+from .arguments import Arguments, bound_inputs, declared_dims, named_leaves
 from .control_flow import plain_control_flow
 from .devices import DeviceMap, DeviceNames
 from .fake_run import Copies, FakeRun
@@ -153,19 +153,17 @@ def _run_module(
     kwargs: dict[str, Any],
     dynamic_shapes: Any,
 ) -> None:
-    inputs = named_inputs(module, args, kwargs)
-    leaves = _leaves(inputs)
-    dims = declared_dims(inputs, dynamic_shapes)
+    bound = bound_inputs(module, args, kwargs)
+    leaves, structure = named_leaves(bound.arguments), tree_structure(dict(bound.arguments))
+    dims = declared_dims(bound.arguments, dynamic_shapes)
     tensors = dict(_tensors(module))
     arguments.places.check(dict(module.named_modules()), tensors, [name for name, _ in leaves])
-    fakes = {
-        id(leaf): arguments.input(name, leaf, dims.get(id(leaf), {}))
-        for name, leaf in leaves
-        if isinstance(leaf, torch.Tensor)
-    }
+    given = [
+        arguments.input(name, leaf, varying) if isinstance(leaf, torch.Tensor) else leaf
+        for (name, leaf), varying in zip(leaves, dims, strict=True)
+    ]
     state = {name: arguments.parameter(name, *entry) for name, entry in tensors.items()}
-    args, kwargs = tree_map(lambda leaf: fakes.get(id(leaf), leaf), (args, kwargs))
-    del fakes, leaves, inputs
+    bound.arguments.update(tree_unflatten(given, structure))
     with ExitStack() as stack:
         stack.enter_context(_reparametrize_module(module, state, tie_weights=False))
         stack.enter_context(run.mode)
@@ -173,7 +171,7 @@ def _run_module(
         stack.enter_context(_any_cuda())
         stack.enter_context(_watched(run, module, arguments.places))
         stack.enter_context(run)
-        kept = module(*args, **kwargs)
+        kept = module(*bound.args, **bound.kwargs)
     run.storages.sweep(len(run.operators))
     del kept
 

@@ -69,7 +69,7 @@ def test_autocast_around_the_call_applies() -> None:
 def test_the_model_is_untouched() -> None:
     module = Layers().eval()
     before = {name: (tensor, tensor.clone()) for name, tensor in module.state_dict(keep_vars=True).items()}
-    etarena.propagate(module, (torch.randn(1, 3, 4, 4),), device_map={"norm": "cuda:1"})
+    etarena.propagate(module, (torch.randn(1, 3, 4, 4),), device_map={"": "cpu", "norm": "cuda:1"})
     after = module.state_dict(keep_vars=True)
     assert all(after[name] is tensor and torch.equal(tensor, copy) for name, (tensor, copy) in before.items())
 
