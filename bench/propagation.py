@@ -224,7 +224,8 @@ def section(rows: Sequence[Row]) -> str:
     worst = max((row.worst for row in compared), key=lambda one: abs(one - 1), default=1.0)
     summary = (
         f"Every value of {equal} of {len(compared)} models is as in the run; no tensor was allocated for "
-        f"{sum(row.allocated == 0 for row in good)} of {len(good)}. The worst prediction is {worst:.4f} of the measured."
+        f"{sum(row.allocated == 0 for row in good)} of {len(good)}. "
+        f"The prediction furthest off is {worst:.4f} of what was measured."
     )
     parts = [HEADING, NOTES, "```\npython -m bench.propagation --write\n```", table(("", ""), describe()), summary]
     failed = [f"{row.name}: {row.failure}" for row in rows if row.failure]

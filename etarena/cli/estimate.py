@@ -27,7 +27,9 @@ PICTURES = (".png", ".svg", ".pdf", ".html")
 @click.command(cls=Command)
 @click.argument("model")
 @click.option("--shape", "shapes", type=SHAPE, multiple=True, help="Shape of each tensor input in turn.")
-@click.option("--size", "sizes", multiple=True, metavar="NAME=N", help="Number of a symbol; of one that data tells, too.")
+@click.option(
+    "--size", "sizes", multiple=True, metavar="NAME=N", help="Number of a symbol; of one that data tells, too."
+)
 @click.option("--method", "name", default=None, help="Only this method (default: all).")
 @click.option(
     "--device-map",
@@ -65,9 +67,9 @@ def estimate(
 ) -> Answer:
     """Predict the memory of MODEL without running it.
 
-    MODEL is a .pte of 'etarena export', or what that command takes: a .pt2 archive, or MODULE:CALLABLE or FILE.py:CALLABLE
-    that returns (model, args[, kwargs[, dynamic_shapes]]). Without --device-map the answer is about the program that
-    'etarena export' makes of it, with --device-map about the model as eager PyTorch runs it.
+    MODEL is a .pte of 'etarena export', or what that command takes: a .pt2 archive, or MODULE:CALLABLE or
+    FILE.py:CALLABLE that returns (model, args[, kwargs[, dynamic_shapes]]). Without --device-map the answer is about
+    the program that 'etarena export' makes of it, with --device-map about the model as eager PyTorch runs it.
     """
     if picture is not None and not sweeps:
         raise click.UsageError("--plot draws memory over sizes: add --sweep NAME=START:STOP:STEP")
@@ -93,6 +95,8 @@ def _device_map(texts: Sequence[str]) -> dict[str, str] | None:
         name, equals, device = text.rpartition("=")
         if not equals or not device:
             raise click.UsageError(f"--device-map {text!r} is not NAME=DEVICE, such as 'layers.0=cuda:0' or '=cpu'")
+        if name in places:
+            raise click.UsageError(f"--device-map gives {name!r} twice")
         places[name] = device
     return places or None
 
@@ -133,9 +137,7 @@ def _propagated(source: Source, shapes: Any, places: dict[str, str]) -> "Predict
 
     if source.exported:
         return EagerPredictor(propagate(source.model, device_map=places))
-    return EagerPredictor(
-        propagate(source.model, source.args, source.kwargs, device_map=places, dynamic_shapes=shapes)
-    )
+    return EagerPredictor(propagate(source.model, source.args, source.kwargs, device_map=places, dynamic_shapes=shapes))
 
 
 def _estimates(

@@ -49,7 +49,9 @@ def swept_sizes(texts: Sequence[str], known: Sequence[str]) -> list[dict[str, in
         names = match[1].split(",")
         for name in names:
             if name not in known:
-                raise click.UsageError(f"--sweep {text!r}: no size is called {name!r}, only {', '.join(known) or 'none'}")
+                raise click.UsageError(
+                    f"--sweep {text!r}: no size is called {name!r}, only {', '.join(known) or 'none'}"
+                )
             if name in seen:
                 raise click.UsageError(f"--sweep gives {name!r} twice")
             seen.add(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._dynamo.source import ConstantSource
@@ -16,9 +16,11 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from ..allocator.errors import InputError, InputTypeError
 from ..allocator.size_binding import expression
-from .devices import DeviceMap
-from .fake_run import FakeRun
 from .values import Size, SizeSymbol
+
+if TYPE_CHECKING:
+    from .devices import DeviceMap
+    from .fake_run import FakeRun
 
 __all__ = ["Arguments", "InputShape", "bound_inputs", "declared_dims", "named_leaves"]
 

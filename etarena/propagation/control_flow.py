@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -12,6 +11,8 @@ from torch._higher_order_ops import utils
 from torch.utils._pytree import tree_map
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .fake_run import FakeRun
 
 __all__ = ["plain_control_flow", "run_control_flow"]

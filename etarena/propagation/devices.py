@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import torch
 
@@ -21,8 +20,8 @@ STAND_IN = "lazy"
 class DeviceNames:
     """Devices as torch knows them inside a fake run, and back.
 
-    The CPU is itself, and so is CUDA where this machine has it. Any other device is a numbered stand-in, whose operators
-    have torch's rules for a device that has no kernels of its own.
+    The CPU is itself, and so is CUDA where this machine has it. Any other device is a numbered stand-in, whose
+    operators have torch's rules for a device that has no kernels of its own.
     """
 
     def __init__(self) -> None:
@@ -64,8 +63,8 @@ class DeviceMap:
     Parameters
     ----------
     entries : mapping or device, optional
-        Device by name: of a submodule (with all below it, ``""`` is the whole model), of a parameter or buffer, or of an
-        input. The longest name that fits decides. A single device stands for ``{"": device}``.
+        Device by name: of a submodule (with all below it, ``""`` is the whole model), of a parameter or buffer, or of
+        an input. The longest name that fits decides. A single device stands for ``{"": device}``.
 
     Raises
     ------

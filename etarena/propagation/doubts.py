@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import sympy
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -15,6 +14,8 @@ from .recorder import operator_name
 from .values import Materialised, Size
 
 if TYPE_CHECKING:
+    import sympy
+
     from .fake_run import FakeRun
 
 __all__ = ["Doubts"]
@@ -73,9 +74,7 @@ class Doubts:
             except Exception as again:
                 raise self._failure(operator, args, kwargs, reason, cause, again) from cause
         name = self.run.place or operator_name(operator)
-        self.materialised.append(
-            Materialised(operator_name(operator), name, reason, sum(real.nbytes for real in runs))
-        )
+        self.materialised.append(Materialised(operator_name(operator), name, reason, sum(real.nbytes for real in runs)))
         return self._as_fakes(operator, args, kwargs, runs)
 
     def compare(self, operator: Any, args: Any, kwargs: Any, results: Any) -> None:
@@ -102,8 +101,8 @@ class Doubts:
         said, shown = [_description(fake, real.sizes) for fake in fakes], [_description(t, {}) for t in real.results]
         if len(said) != len(shown) or not all(map(_agree, said, shown)):
             raise PropagationError(
-                f"{self._what(operator, args, kwargs)}: its meta kernel says {_text(said)}, but it gives {_text(shown)} "
-                "when it runs: correct the meta kernel (torch.library.register_fake)"
+                f"{self._what(operator, args, kwargs)}: its meta kernel says {_text(said)}, but it gives "
+                f"{_text(shown)} when it runs: correct the meta kernel (torch.library.register_fake)"
             )
 
     def _real(self, operator: Any, args: Any, kwargs: Any, sizes: dict[sympy.Symbol, int]) -> RealRun:
@@ -147,7 +146,7 @@ class Doubts:
     @staticmethod
     def _size(shown: tuple[int, ...], runs: list[RealRun], known: list[Size]) -> Size | None:
         """The expression that a size of a result is, from what it was in real runs; None where none fits."""
-        if not runs[0].sizes or len(runs) > 1 and len(set(shown)) == 1:
+        if not runs[0].sizes or (len(runs) > 1 and len(set(shown)) == 1):
             return shown[0]
         symbols = list(runs[0].sizes)
         candidates = [*(size for size in known if not isinstance(size, int)), *symbols]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import sympy
 import torch
@@ -20,10 +20,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ..allocator.errors import DeviceError, PropagationError
 from ..allocator.size_binding import expression
 from .control_flow import run_control_flow
-from .devices import DeviceNames
 from .doubts import Doubts
 from .recorder import Recorder, operator_name
 from .values import PlannedCopy, Size
+
+if TYPE_CHECKING:
+    from .devices import DeviceNames
 
 __all__ = ["Copies", "FakeRun"]
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from ..allocator.errors import InputError, InputTypeError
 from ..allocator.size_binding import expression
 from .arguments import INT64_MAX, Arguments, InputShape
-from .devices import DeviceMap
-from .fake_run import FakeRun
 from .numbers import finite
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+    from .devices import DeviceMap
+    from .fake_run import FakeRun
 
 __all__ = ["GraphRun", "graph_arguments"]
 

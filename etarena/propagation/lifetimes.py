@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Storages"]
 

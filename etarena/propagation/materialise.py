@@ -1,10 +1,9 @@
-"""Operators run once on small random real tensors, where torch's description of them is missing, fails, or is doubted."""
+"""Operators run once on small random tensors, where torch's description of them is missing, fails, or is doubted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
@@ -12,7 +11,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..allocator.size_binding import expression
-from .values import Size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["RealRun", "TooLargeError", "assignments", "number", "run_for_real"]
 
@@ -123,9 +124,7 @@ def run_for_real(
             return _call(operator, args, kwargs, sizes, seed, 1)  # zero is a valid index of anything
 
 
-def _call(
-    operator: Any, args: Any, kwargs: Any, sizes: dict[sympy.Symbol, int], seed: int, highest: int
-) -> RealRun:
+def _call(operator: Any, args: Any, kwargs: Any, sizes: dict[sympy.Symbol, int], seed: int, highest: int) -> RealRun:
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
 

@@ -10,10 +10,10 @@ import sympy
 
 from ..allocator.errors import InputError, InputTypeError, ShapeError, SizeOverflowError
 from ..allocator.size_binding import affine
-from .values import Size, SizeSymbol
 
 if TYPE_CHECKING:
     from .arguments import InputShape
+    from .values import Size, SizeSymbol
 
 __all__ = ["Sizes", "finite", "sizes_from_shapes"]
 
@@ -40,7 +40,9 @@ class Sizes:
         if size not in self._known:
             found = int(size.xreplace(self.values))
             if not -(2**62) < found < 2**62:
-                raise SizeOverflowError(f"{size} is {found} for these sizes, which does not fit 62 bits: give smaller ones")
+                raise SizeOverflowError(
+                    f"{size} is {found} for these sizes, which does not fit 62 bits: give smaller ones"
+                )
             self._known[size] = found
         return self._known[size]
 
@@ -64,7 +66,9 @@ class Sizes:
                 raise InputError(f"sizes: {name} is {number}, but the shapes make it {numbers[name]}")
         missing = [name for name in symbols if name not in numbers]
         if missing:
-            raise InputError(f"no number for {', '.join(missing)}: give each symbol a size, e.g. {{{missing[0]!r}: 64}}")
+            raise InputError(
+                f"no number for {', '.join(missing)}: give each symbol a size, e.g. {{{missing[0]!r}: 64}}"
+            )
         for name, number in numbers.items():
             _check(symbols[name], number)
         values = {sympy.Symbol(name, integer=True): sympy.Integer(number) for name, number in numbers.items()}
@@ -122,7 +126,9 @@ def _solve(name: str, dim: int, size: Size, given: int, numbers: dict[str, int])
     scale, offset = solved
     number, rest = divmod(given - offset, scale) if scale else (0, 1)
     if rest:
-        raise ShapeError(f"dimension {dim} of input {name!r} is {given}, but must be {size} for a whole number {free[0]}")
+        raise ShapeError(
+            f"dimension {dim} of input {name!r} is {given}, but must be {size} for a whole number {free[0]}"
+        )
     numbers[str(free[0])] = number
 
 
@@ -136,7 +142,9 @@ def _agree(name: str, dim: int, size: Size, given: int, numbers: dict[str, int])
         raise ShapeError(f"dimension {dim} of input {name!r} is {given}, but must be {expected}{reason}")
 
 
-def _told_symbols(conditions: Sequence[Any], inputs: Sequence[InputShape], numbers: Mapping[str, int]) -> dict[Any, Any]:
+def _told_symbols(
+    conditions: Sequence[Any], inputs: Sequence[InputShape], numbers: Mapping[str, int]
+) -> dict[Any, Any]:
     """Symbols as they stand in expressions: those that data tells keep torch's own."""
     found: dict[Any, Any] = {}
     for condition in conditions:

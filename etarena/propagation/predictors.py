@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..allocator.errors import PlanError
@@ -11,6 +10,7 @@ from .sections import SectionEstimator, sections_of
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping, Sequence
 
     from .result import Propagation
 
@@ -20,8 +20,9 @@ __all__ = ["EagerPredictor", "LoadedPredictor", "Predictor", "program_predictors
 class Predictor(Protocol):
     """Predicts one method."""
 
-    name: str
-    """The method."""
+    @property
+    def name(self) -> str:
+        """The method."""
 
     @property
     def symbols(self) -> list[str]:

@@ -42,7 +42,7 @@ def propagate(
 
     The model's own code runs, as eager PyTorch runs it without gradients, on tensors that have everything but memory
     (torch's ``FakeTensorMode``). Parameters and buffers are replaced by such tensors as well, so that a module on the
-    ``meta`` device does, or one that would not fit into memory. Autocast applies where it is switched on around the call.
+    ``meta`` device does, or one that would not fit into memory. Autocast applies where it is on around the call.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ def propagate(
     kwargs : dict, optional
         Example inputs by name.
     device_map : mapping or device, optional
-        Device by name of submodule (with all below it; ``""``: the whole model), parameter, buffer or input; the longest
-        name decides. Any `Device` will do, whatever this machine has. By default everything is where it is, and on the
-        CPU if it is on ``meta``.
+        Device by name of submodule (with all below it; ``""``: the whole model), parameter, buffer or input; the
+        longest name decides. Any `Device` will do, whatever this machine has. By default everything is where it is,
+        and on the CPU if it is on ``meta``.
     dynamic_shapes : mapping or sequence, optional
         Sizes that may vary, as ``torch.export.export`` takes them; names instead of ``Dim`` objects will do as well.
     copies : {"insert", "error"}, optional
@@ -76,8 +76,8 @@ def propagate(
     Raises
     ------
     PropagationError
-        An operator fails for these shapes, cannot be told of, or its meta kernel is wrong; or the model's code branches on
-        data. Names the operator, the submodule and the values.
+        An operator fails for these shapes, cannot be told of, or its meta kernel is wrong; or the model's code branches
+        on data. Names the operator, the submodule and the values.
     DeviceError
         A device does not exist, or an operator is given tensors of several; names both.
     InputError, InputTypeError
@@ -245,7 +245,11 @@ def _any_cuda() -> Iterator[None]:
     """Within the block, ``tensor.cuda()`` asks no driver whether there is such a device."""
 
     def cuda(tensor: torch.Tensor, device: Any = None, non_blocking: bool = False, **options: Any) -> torch.Tensor:
-        target = device if isinstance(device, torch.device) else torch.device(device if isinstance(device, str) else f"cuda:{device or 0}")
+        target = (
+            device
+            if isinstance(device, torch.device)
+            else torch.device(device if isinstance(device, str) else f"cuda:{device or 0}")
+        )
         return tensor.to(target, non_blocking=non_blocking, **options)
 
     with mock.patch.object(torch.Tensor, "cuda", cuda):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,6 +16,9 @@ from ..allocator.size_binding import expression
 from .devices import DeviceNames
 from .lifetimes import Storages
 from .values import Kind, PropagatedValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["Recorder", "operator_name"]
 
@@ -160,9 +162,7 @@ class Recorder(TorchDispatchMode):
         end = max(len(self.operators), 1)
         self.storages.sweep(end)
         lasts = [self.storages.ends.get(number, end) for number in range(len(self._entries))]
-        return [
-            replace(entry.value, last=max(lasts[entry.owner], entry.value.first + 1)) for entry in self._entries
-        ]
+        return [replace(entry.value, last=max(lasts[entry.owner], entry.value.first + 1)) for entry in self._entries]
 
     def results(self) -> Sequence[PropagatedValue]:
         """The results of operators so far."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,8 @@ from .numbers import Sizes, finite, sizes_from_shapes
 from .values import Materialised, PlannedCopy, PropagatedValue, Size, SizeSymbol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from .arguments import Arguments, InputShape
     from .fake_run import FakeRun
 
@@ -167,7 +168,13 @@ class Propagation:
                 for value in self.values
             ],
             "copies": [
-                {"name": c.name, "from": str(c.source), "to": str(c.target), "nbytes": _plain(c.nbytes), "for": c.before}
+                {
+                    "name": c.name,
+                    "from": str(c.source),
+                    "to": str(c.target),
+                    "nbytes": _plain(c.nbytes),
+                    "for": c.before,
+                }
                 for c in self.copies
             ],
             "materialised": [vars(entry) for entry in self.materialised],
@@ -236,7 +243,15 @@ def _row(value: PropagatedValue) -> tuple[str, ...]:
     bytes_text = f"in {value.alias_of}" if value.alias_of else str(value.nbytes)
     made = value.op or value.kind
     live = f"{value.first}-{value.last}"
-    return value.name, f"{value.dtype}{text(value.shape)}", str(value.device), text(value.stride), bytes_text, live, made
+    return (
+        value.name,
+        f"{value.dtype}{text(value.shape)}",
+        str(value.device),
+        text(value.stride),
+        bytes_text,
+        live,
+        made,
+    )
 
 
 def make_propagation(run: FakeRun, arguments: Arguments) -> Propagation:

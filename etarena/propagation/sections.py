@@ -38,7 +38,7 @@ def sections_of(source: str | os.PathLike[str] | bytes) -> list[plan.Method]:
     plan.check(data)
     starts = [at - len(MAGIC) for at in digest_positions(data)]
     # What follows a section in the file is no part of it, and is not looked at.
-    return [plan.decode(data[at:end]) for at, end in zip(starts, [*starts[1:], len(data)], strict=True)]
+    return [plan.decode(data[at:end]) for at, end in zip(starts, [*starts[1:], len(data)], strict=False)]
 
 
 def _mapped(path: Path) -> mmap.mmap | bytes:
@@ -131,7 +131,9 @@ class SectionEstimator:
             number, rest = divmod(size - binding.offset, binding.scale)
             if rest:
                 form = f"{binding.scale}*{symbol.name}" + (f" + {binding.offset}" if binding.offset else "")
-                raise ShapeError(f"{_place(entry, binding.dim)} is {size}, but must be {form} for a whole {symbol.name}")
+                raise ShapeError(
+                    f"{_place(entry, binding.dim)} is {size}, but must be {form} for a whole {symbol.name}"
+                )
             sizes[symbol.name] = number
         self._check_inputs(given, sizes)
         return sizes
@@ -151,7 +153,7 @@ class SectionEstimator:
         registers = self._evaluate(self._numbers(sizes))
         nbytes = [self._bytes(value, registers) for value in self.section.values]
         regions = [self._region(name, nbytes) for name in self._regions]
-        kinds = {kind: 0 for kind in plan.Kind}
+        kinds = dict.fromkeys(plan.Kind, 0)
         for position, value in enumerate(self.section.values):
             kinds[value.kind] += nbytes[position] if value.storage == position else 0
         calls = {entry.id for entry in self.section.delegates}

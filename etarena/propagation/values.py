@@ -21,7 +21,7 @@ class PropagatedValue:
     Attributes
     ----------
     name : str
-        Of an input, parameter or buffer; otherwise of the submodule and the operator that made it, or of its graph node.
+        Of an input, parameter or buffer; otherwise of the submodule and the operator that made it, or of its node.
     kind : str
         ``"input"``, ``"parameter"``, ``"buffer"``, ``"constant"`` for what the model's code holds elsewhere, or
         ``"result"`` of an operator.

@@ -114,5 +114,5 @@ def test_neither_kernel_names_the_operator() -> None:
 
 
 def test_too_large_to_run_says_so() -> None:
-    with pytest.raises(etarena.PropagationError, match="plain.*no meta kernel.*bytes"):
+    with pytest.raises(etarena.PropagationError, match=r"plain.*no meta kernel.*bytes"):
         etarena.propagate(Calls("plain"), (torch.empty(1 << 20, 1 << 10, device="meta"),))

@@ -118,9 +118,7 @@ def test_derived_and_equal_dimensions() -> None:
             return torch.cat([left, left]) + right
 
     half = torch.export.Dim("half")
-    found = etarena.propagate(
-        Join(), (torch.zeros(3, 2), torch.zeros(6, 2)), dynamic_shapes=({0: half}, {0: 2 * half})
-    )
+    found = etarena.propagate(Join(), (torch.zeros(3, 2), torch.zeros(6, 2)), dynamic_shapes=({0: half}, {0: 2 * half}))
     assert found.peak({"half": 10})["cpu"].results == 2 * (20 * 2 * 4)
     with pytest.raises(etarena.ShapeError, match="must be 20"):
         found.peak(shapes=[(10, 2), (21, 2)])
