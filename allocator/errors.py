@@ -9,6 +9,7 @@ __all__ = [
     "InputTypeError",
     "NotBuiltError",
     "PlanError",
+    "PropagationError",
     "RuntimeFailure",
     "ShapeError",
     "SizeOverflowError",
@@ -53,6 +54,10 @@ class ExportError(Error):
 
 class NotBuiltError(Error, ImportError):
     """What was asked for is not part of this build; names it and the build that has it."""
+
+
+class PropagationError(Error):
+    """What an operator gives cannot be told ahead of time, or its meta kernel disagrees with a real run; names it."""
 
 
 class RuntimeFailure(Error, RuntimeError):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         InputTypeError,
         NotBuiltError,
         PlanError,
+        PropagationError,
         RuntimeFailure,
         ShapeError,
         SizeOverflowError,
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from .exporter import ExportedModel, export
     from .memory_plan import MemoryPlan, RunStats
     from .program import Method, Program, load
+    from .propagation.propagator import propagate
+    from .propagation.result import Propagation
+    from .propagation.values import PropagatedValue
     from .static.exported import StaticModel
     from .static.planning_pass import static_planning_pass
 
@@ -69,6 +73,9 @@ __all__ = [
     "NotBuiltError",
     "PlanError",
     "Program",
+    "PropagatedValue",
+    "Propagation",
+    "PropagationError",
     "Requirement",
     "Resource",
     "ResourceKind",
@@ -85,6 +92,7 @@ __all__ = [
     "export",
     "get_include",
     "load",
+    "propagate",
     "record_copies",
     "register_delegate",
     "register_device_allocator",
@@ -108,6 +116,7 @@ _MODULES = {
         "InputTypeError",
         "NotBuiltError",
         "PlanError",
+        "PropagationError",
         "RuntimeFailure",
         "ShapeError",
         "SizeOverflowError",
@@ -127,6 +136,9 @@ _MODULES = {
     ".exporter": ["ExportedModel", "export"],
     ".memory_plan": ["MemoryPlan", "RunStats"],
     ".program": ["Method", "Program", "load"],
+    ".propagation.propagator": ["propagate"],
+    ".propagation.result": ["Propagation"],
+    ".propagation.values": ["PropagatedValue"],
     ".static.exported": ["StaticModel"],
     ".static.planning_pass": ["static_planning_pass"],
 }
@@ -138,6 +150,9 @@ _AHEAD_OF_TIME = {
     ".device.device",
     ".explanation",
     ".exporter",
+    ".propagation.propagator",
+    ".propagation.result",
+    ".propagation.values",
     ".static",
     ".static.exported",
     ".static.planning_pass",
