@@ -48,7 +48,6 @@ LEFT_OUT = (
     "etarena/own_delegates.py",
     "etarena/program.py",
     "etarena/scratch_users.py",
-    "etarena/shapes.py",
     "etarena/state.py",
     "etarena/state_files.py",
     "etarena/stock_method.py",

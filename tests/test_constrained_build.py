@@ -10,7 +10,7 @@ import pytest
 from setuptools import Distribution
 
 import etarena
-from bench.size import LIMIT, build_wheel, install, python_in
+from bench.size import LIMIT, build_wheel, changed_libraries, install, python_in
 from etarena import allocator
 from etarena.allocator import errors
 from scripts.build_backend import RUN_TIME_REQUIRES, get_requires_for_build_wheel
@@ -131,17 +131,24 @@ def test_commands_that_run_a_program_say_so(site: Path) -> None:
         python_in(site, code)
 
 
-def test_export_loads_nothing_of_run_time(site: Path, tmp_path: Path) -> None:
+def test_exporting_and_propagating_load_nothing_of_run_time(site: Path, tmp_path: Path) -> None:
     code = (
         "import logging, sys\nlogging.disable(logging.WARNING)\n"
-        "import torch, etarena\n"
+        "import etarena.static, torch\n"
+        "from executorch.runtime import Runtime\n"
         "model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())\n"
-        "exported = etarena.export(model, (torch.ones(3, 4),), dynamic_shapes=({0: torch.export.Dim('rows')},))\n"
+        "rows = torch.ones(3, 4)\n"
+        "assert etarena.propagate(model, (rows,)).values\n"
+        "static = etarena.export(model, (rows,), memory='static')\n"
+        "method = Runtime.get().load_program(static.buffer).load_method('forward')\n"
+        "torch.testing.assert_close(method.execute([rows])[0], model(rows))\n"
+        "assert b'etarena' not in static.buffer.lower()\n"
+        "exported = etarena.export(model, (rows,), dynamic_shapes=({0: torch.export.Dim('rows')},))\n"
         "exported.save(sys.argv[1])\n"
         "print([name for name in sys.modules if name.startswith('etarena')])"
     )
     names = ast.literal_eval(python_in(site, code, str(tmp_path / "model.pte")).splitlines()[-1])
-    assert "etarena.exporter" in names
+    assert {"etarena.exporter", "etarena.propagation.propagator", "etarena.static.planning_pass"} <= set(names)
     assert not run_time_modules(names)
     # The whole build runs what the other one has exported.
     import torch
@@ -150,11 +157,20 @@ def test_export_loads_nothing_of_run_time(site: Path, tmp_path: Path) -> None:
     assert method.execute([torch.ones(5, 4)])[0].shape == (5, 8)
 
 
-def test_importing_the_planner_loads_nothing_of_run_time_in_the_whole_build_either() -> None:
-    code = "import etarena, sys\n" + PLAN + "print([name for name in sys.modules if name.startswith('etarena')])"
+def test_the_libraries_of_the_stock_runtime_are_as_published() -> None:
+    changed, count = changed_libraries()
+    assert not changed
+    assert count >= 5
+
+
+@pytest.mark.parametrize(
+    ("code", "module"), [(PLAN, "etarena.allocator.planner"), ("import etarena.static\n", "etarena.static")]
+)
+def test_planning_ahead_loads_nothing_of_run_time_in_the_whole_build_either(code: str, module: str) -> None:
+    code = "import etarena, sys\n" + code + "print([name for name in sys.modules if name.startswith('etarena')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     names = ast.literal_eval(done.stdout)
-    assert "etarena.allocator.planner" in names
+    assert module in names
     assert not run_time_modules(names)
 
 
