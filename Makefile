@@ -8,7 +8,7 @@ SOURCES := $(shell find allocator device delegates etarena -name '*.pyx' -o -nam
 PYTEST := $(VENV)/python -m pytest
 JOBS ?= 2
 
-.PHONY: all build test test-debug sanitize lint package fuzz bench bench-all bench-peers coverage demo frames clean
+.PHONY: all build test test-debug sanitize lint package size fuzz bench bench-all bench-peers coverage demo frames clean
 all: build
 
 build: $(BUILD)
@@ -17,7 +17,7 @@ $(PACKAGES): pyproject.toml scripts/setup.sh
 	PYTHON=$(PYTHON) scripts/setup.sh
 	@touch $@
 
-$(BUILD): $(PACKAGES) setup.py scripts/compile_shaders.py $(SOURCES)
+$(BUILD): $(PACKAGES) setup.py scripts/build_commands.py scripts/compile_shaders.py $(SOURCES)
 	$(VENV)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
@@ -40,6 +40,10 @@ lint: build
 package: build
 	scripts/check_package.sh
 
+# What the native modules weigh in both builds and what a process maps of them; ARGS=--write keeps it in bench/RESULTS.md.
+size: build
+	$(VENV)/python -m bench.size $(ARGS)
+
 # Property tests only, with many more examples than a test run takes.
 fuzz: build
 	$(PYTEST) -q -m hypothesis --hypothesis-profile=fuzz --timeout=0 $(ARGS)
@@ -55,6 +59,7 @@ bench-all: bench
 	$(VENV)/python -m bench.reshape --write
 	$(VENV)/python -m bench.sharing --write
 	$(VENV)/python -m bench.savings --write
+	$(VENV)/python -m bench.size --write
 	$(VENV)/python -m bench.fragments --write
 	$(VENV)/python -m bench.decode --write
 	$(VENV)/python -m bench.vulkan_models --write

@@ -1,7 +1,8 @@
 """Build of etarena: sub-packages live in top-level folders, native modules are compiled against the executorch wheel.
 
 ``allocator/`` installs as ``etarena.allocator``, ``device/`` as ``etarena.device``, ``delegates/`` as
-``etarena.delegates``. Everything that does not need this file is declared in pyproject.toml.
+``etarena.delegates``. Everything that does not need this file is declared in pyproject.toml, what the build without
+run-time planning has in scripts/constrained_build.py.
 """
 
 import importlib.util
@@ -12,12 +13,10 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
-from setuptools.command.build_ext import build_ext
-from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))  # a build frontend does not put it there
-from scripts.compile_shaders import compile_shaders  # noqa: E402
+from scripts import build_commands, constrained_build  # noqa: E402
 
 SUBPACKAGES = ("allocator", "device", "delegates")
 EXECUTORCH = "executorch==1.5.1"
@@ -28,6 +27,9 @@ LINKED = "_runtime"  # the only module that links against libexecutorch.so: its 
 # No debug information: it is most of a module's size and holds the path of the build folder.
 COMMON_FLAGS = ["-O2", "-g0", "-Wall", "-Wextra", "-Wundef"]
 C_FLAGS = ["-std=c11", *COMMON_FLAGS]
+# What nothing calls of the machinery that Cython brings stays out; neither changes the code of what is called.
+C_FLAGS += ["-ffunction-sections", "-fdata-sections"]
+C_LINK_FLAGS = ["-Wl,--gc-sections", "-Wl,-z,noseparate-code"]
 # ETARENA_DEBUG=1: expensive checks after every change of a heap, poison in every arena, counters.
 DEBUG_MACROS: list[tuple[str, str | None]] = [("ETARENA_DEBUG", "1")] if os.environ.get("ETARENA_DEBUG") == "1" else []
 CXX_FLAGS = ["-std=c++17", "-fvisibility=hidden", *COMMON_FLAGS]
@@ -85,6 +87,7 @@ def allocator_extensions() -> list[Extension]:
             define_macros=DEBUG_MACROS,
             depends=native,
             extra_compile_args=C_FLAGS,
+            extra_link_args=C_LINK_FLAGS,
         )
         for source in sorted(folder.glob("*.pyx"))
     ]
@@ -162,41 +165,37 @@ def runtime_extensions() -> list[Extension]:
     ]
 
 
-class BuildPackages(build_py):
-    """Compiled shaders are data of a package: they must be there before its files are collected."""
-
-    def run(self) -> None:
-        """Compile them, then as always."""
-        compile_shaders()
-        super().run()
-
-
-class BuildModules(build_ext):
-    """Builds in place leave out the step above."""
-
-    def run(self) -> None:
-        """Compile shaders, then as always."""
-        compile_shaders()
-        super().run()
+def all_modules() -> list[Extension]:
+    """The native modules of the whole package, as C and C++ sources."""
+    stage_cimport_tree()
+    return cythonize(
+        [
+            *allocator_extensions(),
+            *middle_extensions("device"),
+            *middle_extensions("delegates"),
+            *runtime_extensions(),
+        ],
+        include_path=["build/cimport"],
+        build_dir="build/cython",
+        # No object of ours is pickled, and the code that would say so for each class is a sixth of all.
+        compiler_directives={"language_level": 3, "embedsignature": True, "auto_pickle": False},
+    )
 
 
 PACKAGES = package_folders()
-EXTENSIONS = [
-    *allocator_extensions(),
-    *middle_extensions("device"),
-    *middle_extensions("delegates"),
-    *runtime_extensions(),
-]
-stage_cimport_tree()
+RUN_TIME = constrained_build.with_run_time_planning()
+if not RUN_TIME:
+    PACKAGES = {
+        name: folder for name, folder in PACKAGES.items() if not constrained_build.is_left_out(f"{folder}/__init__.py")
+    }
 setup(
     packages=sorted(PACKAGES),
     package_dir=PACKAGES,
-    ext_modules=cythonize(
-        EXTENSIONS,
-        include_path=["build/cimport"],
-        build_dir="build/cython",
-        compiler_directives={"language_level": 3, "embedsignature": True},
-    ),
-    cmdclass={"build_py": BuildPackages, "build_ext": BuildModules},
-    options={"build_ext": {"parallel": True}},
+    ext_modules=all_modules() if RUN_TIME else constrained_build.planning_module(),
+    cmdclass=build_commands.WHOLE if RUN_TIME else build_commands.CONSTRAINED,
+    # A folder of its own, because setuptools packs whatever it finds in one.
+    options={
+        "build": {"build_base": "build" if RUN_TIME else constrained_build.FOLDER},
+        "build_ext": {"parallel": True},
+    },
 )

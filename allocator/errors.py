@@ -7,7 +7,9 @@ __all__ = [
     "ExportError",
     "InputError",
     "InputTypeError",
+    "NotBuiltError",
     "PlanError",
+    "PropagationError",
     "RuntimeFailure",
     "ShapeError",
     "SizeOverflowError",
@@ -48,6 +50,14 @@ class InputTypeError(Error, TypeError):
 
 class ExportError(Error):
     """A model cannot be exported; names the operator and the way out."""
+
+
+class NotBuiltError(Error, ImportError):
+    """What was asked for is not part of this build; names it and the build that has it."""
+
+
+class PropagationError(Error):
+    """What an operator gives cannot be told ahead of time, or its meta kernel disagrees with a real run; names it."""
 
 
 class RuntimeFailure(Error, RuntimeError):

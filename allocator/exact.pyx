@@ -1,12 +1,12 @@
 """Exact search for offsets, for Cython callers: owns one C search (see exact_search.c) and its view of a problem."""
 
+from cpython.array cimport array
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
 
+from .arrays cimport int32s, int64s
 from .lifetimes cimport grow
 from .placement cimport step_for
-
-from array import array
 
 __all__ = ["ExactSearch"]
 
@@ -152,22 +152,25 @@ cdef class ExactSearch:
         leader[i] is the first buffer of the group that buffer i belongs to. Other arguments as for `plan_offsets`.
         """
         cdef int i
-        cdef int n = len(sizes)
+        cdef array size_array = array("q", [*sizes, 0])
+        cdef int n = len(size_array) - 1
         self.cancelled = 0
         pin_list = [-1] * (n + 1)
         for i, offset in (pinned or {}).items():
             pin_list[i] = offset
-        cdef int64_t[::1] size_array = array("q", [*sizes, 0])
-        cdef int64_t[::1] pin_array = array("q", pin_list)
-        cdef int64_t[::1] steps = array("q", [*(alignments or sizes), 0])
-        cdef int32_t[::1] leaders = array("i", [*(range(n) if leader is None else leader), 0])
-        cdef int32_t[::1] first_array = array("i", [*first, 0])
-        cdef int32_t[::1] last_array = array("i", [*last, 0])
+        cdef array pin_array = array("q", pin_list)
+        cdef array steps = array("q", [*(alignments or sizes), 0])
+        cdef array leaders = array("i", [*(range(n) if leader is None else leader), 0])
+        cdef array first_array = array("i", [*first, 0])
+        cdef array last_array = array("i", [*last, 0])
+        if not len(steps) == len(leaders) == len(first_array) == len(last_array) == n + 1:
+            raise ValueError(f"not one alignment, group, first and last position for each of {n} buffers")
         if alignments is None:
             for i in range(n):
-                steps[i] = step_for(sizes[i], alignment)
+                int64s(steps)[i] = step_for(sizes[i], alignment)
         return self.prepare(
-            n, &size_array[0], &steps[0], &pin_array[0], &leaders[0], &first_array[0], &last_array[0]
+            n, int64s(size_array), int64s(steps), int64s(pin_array), int32s(leaders), int32s(first_array),
+            int32s(last_array),
         )
 
     def within(self, capacity: int, max_nodes: int, timeout_ns: int) -> tuple[int, list[int]]:
@@ -176,12 +179,12 @@ cdef class ExactSearch:
         cdef int64_t nodes = max_nodes
         cdef int64_t deadline = exact_clock() + timeout_ns
         cdef int status
-        cdef int64_t[::1] found = array("q", bytes(8 * (self.n + 1)))
+        cdef array found = array("q", bytes(8 * (self.n + 1)))
         with nogil:
-            status = self.solve(limit, nodes, deadline, &found[0])
+            status = self.solve(limit, nodes, deadline, int64s(found))
         if status == EXACT_NO_MEMORY:
             raise MemoryError
-        return status, list(found)[:self.n] if status == EXACT_FOUND else []
+        return status, found.tolist()[:self.n] if status == EXACT_FOUND else []
 
     def lower(self, bound: int, peak: int, max_nodes: int, timeout_ns: int) -> tuple[int, int, list[int]]:
         """Find offsets with a peak below a known one: status as for `within`, the new peak, the offsets."""
@@ -190,19 +193,19 @@ cdef class ExactSearch:
         cdef int64_t nodes = max_nodes
         cdef int64_t deadline = exact_clock() + timeout_ns
         cdef int status
-        cdef int64_t[::1] found = array("q", bytes(8 * (self.n + 1)))
+        cdef array found = array("q", bytes(8 * (self.n + 1)))
         with nogil:
-            status = self.improve(target, &best, nodes, deadline, &found[0])
+            status = self.improve(target, &best, nodes, deadline, int64s(found))
         if status == EXACT_NO_MEMORY:
             raise MemoryError
-        return status, best, list(found)[:self.n] if status == EXACT_FOUND else []
+        return status, best, found.tolist()[:self.n] if status == EXACT_FOUND else []
 
     def fit(self, order: Sequence[int]) -> tuple[int, list[int]]:
         """First fit in a given order, which need not be complete: the peak and the offsets."""
-        cdef int32_t[::1] order_array = array("i", [*order, 0])
-        cdef int64_t[::1] found = array("q", bytes(8 * (self.n + 1)))
-        peak = self.first_fit(&order_array[0], len(order), &found[0])
-        return peak, list(found)[:self.n]
+        cdef array order_array = array("i", [*order, 0])
+        cdef array found = array("q", bytes(8 * (self.n + 1)))
+        peak = self.first_fit(int32s(order_array), len(order), int64s(found))
+        return peak, found.tolist()[:self.n]
 
     def cancel(self) -> None:
         """End the search that runs in another thread, and all later ones of this problem; it gives what it has."""

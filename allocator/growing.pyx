@@ -2,6 +2,7 @@
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from libc.errno cimport errno
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcpy, memmove, memset
@@ -107,15 +108,13 @@ cdef class GrowingBlock:
         ValueError
             Not a whole number of rows, or a negative window.
         """
-        cdef const unsigned char[::1] data
         view = memoryview(content).cast("B")
         if window < 0 or (view.nbytes % self.row_bytes if self.row_bytes else view.nbytes):
             raise ValueError(f"{view.nbytes} bytes are no rows of {self.row_bytes}, or window {window} is negative")
         cdef int64_t count = view.nbytes // self.row_bytes if self.row_bytes else 0
         self.reserve_rows(self.rows + count)
         if count:
-            data = view
-            memcpy(self.address() + self.rows * self.row_bytes, &data[0], <size_t>view.nbytes)
+            memcpy(self.address() + self.rows * self.row_bytes, PyMemoryView_GET_BUFFER(view).buf, <size_t>view.nbytes)
         self.keep(self.rows + count, window)
 
     def require(self, rows: int) -> None:
@@ -147,14 +146,12 @@ cdef class GrowingBlock:
         ValueError
             The content is not of that many rows.
         """
-        cdef const unsigned char[::1] data
         view = memoryview(content).cast("B")
         self.require(rows)
         if view.nbytes and view.nbytes != rows * self.row_bytes:
             raise ValueError(f"{view.nbytes} bytes are not {rows} rows of {self.row_bytes}")
         if view.nbytes:
-            data = view
-            memcpy(self.address(), &data[0], <size_t>view.nbytes)
+            memcpy(self.address(), PyMemoryView_GET_BUFFER(view).buf, <size_t>view.nbytes)
         elif rows * self.row_bytes:
             memset(self.address(), 0, <size_t>(rows * self.row_bytes))
         self.keep(rows, 0)

@@ -18,6 +18,7 @@ cdef struct Key:                        # sorted by larger primary, then larger 
 
 
 cdef void sort_keys(Key* keys, Key* spare, int n) noexcept nogil
+cdef int raise_memory() except -1 nogil
 
 
 cdef class Lifetimes:

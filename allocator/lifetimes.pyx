@@ -252,5 +252,6 @@ cdef int raise_empty(int32_t i, int32_t first, int32_t last) except -1 with gil:
     raise ValueError(f"buffer {i} lives at positions {first} <= p < {last}, which is never; expected first < last")
 
 
-cdef int raise_memory() except -1 with gil:
-    raise MemoryError()
+cdef int raise_memory() except -1 nogil:
+    with gil:
+        raise MemoryError()

@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
-from .lifetimes cimport Lifetimes
+from .lifetimes cimport Lifetimes, raise_memory
 
 from .errors import SizeOverflowError
 
@@ -180,7 +180,3 @@ cdef int raise_pin(int i, int64_t offset) except -1 with gil:
 
 cdef int raise_pins(int i, int j) except -1 with gil:
     raise ValueError(f"buffers {i} and {j} are pinned to overlapping bytes but live at the same time")
-
-
-cdef int raise_memory() except -1 with gil:
-    raise MemoryError()

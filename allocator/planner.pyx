@@ -8,16 +8,17 @@ buffer that sets the peak is moved forward in the order and placing is tried aga
 Clements, 1999), within a fixed amount of work, so that results do not depend on the speed of the machine.
 """
 
+from cpython.array cimport array
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove, memset
 
+from .arrays cimport int32s, int64s
 from .exact cimport EXACT_FOUND, ExactSearch, clock_ns
-from .lifetimes cimport Key, Lifetimes, grow, sort_keys
+from .lifetimes cimport Key, Lifetimes, grow, raise_memory, sort_keys
 from .placement cimport Placement
 from .rules cimport N_RULES, Rule, rule_at
 
-from array import array
 from dataclasses import dataclass
 
 from .errors import SizeOverflowError
@@ -143,30 +144,31 @@ cdef class OffsetPlanner:
         """
         cdef int n = len(sizes)
         cdef int n_order = 0 if order is None else len(order)
+        cdef int n_steps = 0 if alignments is None else n
         cdef int64_t peak = 0
         cdef int64_t lower_bound = 0
         if not len(first) == len(last) == n:
             raise ValueError(f"{n} sizes, {len(first)} first and {len(last)} last positions; expected as many of each")
-        cdef int64_t[::1] size_array = as_array("q", "sizes", sizes)
-        cdef int32_t[::1] first_array = as_array("i", "first", first)
-        cdef int32_t[::1] last_array = as_array("i", "last", last)
-        cdef int32_t[::1] order_array = as_array("i", "order", order or ())
-        cdef int64_t[::1] pin_array = as_array("q", "pinned", pins_as_list(pinned or {}, n))
-        cdef int64_t[::1] step_array = as_array("q", "alignments", checked_alignments(alignments, n))
-        cdef int64_t[::1] offsets = array("q", bytes(8 * (n + 1)))
-        cdef const int64_t* pins = &pin_array[0] if pinned else NULL
-        self.placement.alignments = &step_array[0] if alignments is not None else NULL
+        cdef array size_array = as_array("q", "sizes", sizes, n)
+        cdef array first_array = as_array("i", "first", first, n)
+        cdef array last_array = as_array("i", "last", last, n)
+        cdef array order_array = as_array("i", "order", order or (), n_order)
+        cdef array pin_array = as_array("q", "pinned", pins_as_list(pinned or {}, n), n)
+        cdef array step_array = as_array("q", "alignments", checked_alignments(alignments, n), n_steps)
+        cdef array offsets = array("q", bytes(8 * (n + 1)))
+        cdef const int64_t* pins = int64s(pin_array) if pinned else NULL
+        self.placement.alignments = int64s(step_array) if alignments is not None else NULL
         try:
             with nogil:
                 self.plan_pinned(
-                    n, &size_array[0], &first_array[0], &last_array[0], &order_array[0], n_order, pins, &offsets[0],
-                    &peak, &lower_bound,
+                    n, int64s(size_array), int32s(first_array), int32s(last_array), int32s(order_array), n_order, pins,
+                    int64s(offsets), &peak, &lower_bound,
                 )
         finally:
             self.placement.alignments = NULL
         rule = {GIVEN: "given", EXACT: "exact"}.get(self.winner) or RULES[self.winner]
         return Plan(
-            offsets=[offsets[i] for i in range(n)],
+            offsets=offsets.tolist()[:n],
             peak=peak,
             lower_bound=lower_bound,
             order=[self.best_order[i] for i in range(self.n_free)],
@@ -357,12 +359,14 @@ cdef class OffsetPlanner:
         return 0
 
 
-cdef as_array(str code, str name, values):
+cdef array as_array(str code, str name, values, int n):
     """The values as an array with one more element at the end, so that it has an address even when empty."""
     try:
         result = array(code, values)
     except OverflowError:
         raise SizeOverflowError(f"{name}: a number does not fit {32 if code == 'i' else 64} bits") from None
+    if len(result) != n:                # bytes, or a sequence that is not as long as it says
+        raise ValueError(f"{name}: {len(result)} numbers in a sequence of length {n}; expected a sequence of int")
     result.append(0)
     return result
 
@@ -393,7 +397,3 @@ cdef int raise_order(int k, int32_t i, int n) except -1 with gil:
 
 cdef int raise_count(int n, int n_order) except -1 with gil:
     raise ValueError(f"{n} buffers, {n_order} of them ordered: a number is negative")
-
-
-cdef int raise_memory() except -1 with gil:
-    raise MemoryError()

@@ -2,17 +2,19 @@
 
 Importing this package only defines names: torch and the ExecuTorch libraries are loaded when a name that needs them is
 first used. XNNPACK is told where its scratch memory comes from at once, which works only before its library is loaded.
+
+A build without run-time planning (docs/size.md) has the names that plan ahead of time; others raise `NotBuiltError`.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
-from .delegates.xnnpack import interpose
+from .allocator.gate import HAS_RUN_TIME, require_run_time
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import allocator, testing, vulkan
+    from . import allocator, static, testing, vulkan
     from .allocator.arena import Arena
     from .allocator.errors import (
         ArenaFullError,
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
         ExportError,
         InputError,
         InputTypeError,
+        NotBuiltError,
         PlanError,
+        PropagationError,
         RuntimeFailure,
         ShapeError,
         SizeOverflowError,
@@ -41,6 +45,11 @@ if TYPE_CHECKING:
     from .exporter import ExportedModel, export
     from .memory_plan import MemoryPlan, RunStats
     from .program import Method, Program, load
+    from .propagation.propagator import propagate
+    from .propagation.result import Propagation
+    from .propagation.values import PropagatedValue
+    from .static.exported import StaticModel
+    from .static.planning_pass import static_planning_pass
 
 __all__ = [
     "Arena",
@@ -61,8 +70,12 @@ __all__ = [
     "InputTypeError",
     "MemoryPlan",
     "Method",
+    "NotBuiltError",
     "PlanError",
     "Program",
+    "PropagatedValue",
+    "Propagation",
+    "PropagationError",
     "Requirement",
     "Resource",
     "ResourceKind",
@@ -70,6 +83,7 @@ __all__ = [
     "RuntimeFailure",
     "ShapeError",
     "SizeOverflowError",
+    "StaticModel",
     "VulkanPartitioner",
     "__version__",
     "allocator",
@@ -78,9 +92,12 @@ __all__ = [
     "export",
     "get_include",
     "load",
+    "propagate",
     "record_copies",
     "register_delegate",
     "register_device_allocator",
+    "static",
+    "static_planning_pass",
     "testing",
     "unregister_delegate",
     "unregister_device_allocator",
@@ -97,7 +114,9 @@ _MODULES = {
         "ExportError",
         "InputError",
         "InputTypeError",
+        "NotBuiltError",
         "PlanError",
+        "PropagationError",
         "RuntimeFailure",
         "ShapeError",
         "SizeOverflowError",
@@ -117,17 +136,40 @@ _MODULES = {
     ".exporter": ["ExportedModel", "export"],
     ".memory_plan": ["MemoryPlan", "RunStats"],
     ".program": ["Method", "Program", "load"],
+    ".propagation.propagator": ["propagate"],
+    ".propagation.result": ["Propagation"],
+    ".propagation.values": ["PropagatedValue"],
+    ".static.exported": ["StaticModel"],
+    ".static.planning_pass": ["static_planning_pass"],
 }
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
+_SUBMODULES = ["allocator", "static", "testing", "vulkan"]
+# Where the names are that plan ahead of time, which every build has.
+_AHEAD_OF_TIME = {
+    ".allocator",
+    ".allocator.errors",
+    ".device.device",
+    ".explanation",
+    ".exporter",
+    ".propagation.propagator",
+    ".propagation.result",
+    ".propagation.values",
+    ".static",
+    ".static.exported",
+    ".static.planning_pass",
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names} | {
+    name: f".{name}" for name in _SUBMODULES
+}
 
 
 def __getattr__(name: str) -> object:
     """Import the module that defines a public name when the name is first used (PEP 562)."""
-    if name in ("allocator", "testing", "vulkan"):
-        return importlib.import_module(f".{name}", __name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name], __name__), name)
+    if _HOME[name] not in _AHEAD_OF_TIME:
+        require_run_time(f"etarena.{name}")
+    module = importlib.import_module(_HOME[name], __name__)
+    value = module if name in _SUBMODULES else getattr(module, name)
     globals()[name] = value
     return value
 
@@ -136,4 +178,9 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-interpose()
+if HAS_RUN_TIME:
+    from .delegates.xnnpack import interpose
+
+    interpose()
+else:
+    __all__ = [name for name in __all__ if _HOME.get(name, ".allocator") in _AHEAD_OF_TIME]

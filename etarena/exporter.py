@@ -1,11 +1,9 @@
 """`export`: from a PyTorch model to a program file whose memory is planned at run time."""
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from executorch.exir.backend.partitioner import Partitioner
@@ -22,6 +20,10 @@ from .oblivious import size_oblivious_tracing
 from .per_method import check_methods
 from .quiet import quiet
 from .unbacked import data_dependent_tracing
+from .whole_file import write_whole
+
+if TYPE_CHECKING:
+    from .static.exported import StaticModel
 
 __all__ = ["ExportedModel", "Model", "captured", "checked_methods", "checked_partitioners", "export", "lowered"]
 
@@ -60,24 +62,8 @@ class ExportedModel:
         return self._methods[method]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file. It appears under its name only once it is complete; an older one is replaced.
-
-        A symbolic link stays, and what it points at is written; a pipe or a device is written to, never replaced.
-        """
-        target = Path(os.path.realpath(path))
-        if target.exists() and not target.is_file():
-            with target.open("wb") as file:
-                file.write(self._buffer)
-            return
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(self._buffer)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        """Write the file, as a whole or not at all; `write_whole` says what becomes of links and pipes."""
+        write_whole(path, self._buffer)
 
     def __repr__(self) -> str:
         methods = ", ".join(
@@ -99,7 +85,7 @@ def export(
     input_devices: Any = None,
     output_devices: Any = None,
     copies: str = "insert",
-) -> ExportedModel:
+) -> "ExportedModel | StaticModel":
     """Export a model into a program file that runs at any size its own guards allow.
 
     Parameters
@@ -114,8 +100,9 @@ def export(
         checked on every call. Sizes 0 and 1 are legal unless the model or a limit says otherwise.
     partitioners : sequence of Partitioner, or mapping of method names to sequences
         ExecuTorch partitioners, applied in order.
-    memory : {"runtime"}
-        When memory is planned: ``"runtime"``, once sizes are known.
+    memory : {"runtime", "static"}
+        When memory is planned: ``"runtime"``, once sizes are known; ``"static"``, now, for the upper bounds of all
+        sizes, into an ordinary file for the stock runtime.
     strict : bool, default False
         Trace the model with TorchDynamo instead of plain Python.
     input_devices : mapping of str to device, optional
@@ -130,7 +117,8 @@ def export(
 
     Returns
     -------
-    ExportedModel
+    ExportedModel or StaticModel
+        The latter with ``memory="static"``; both have the file and the plan of each method.
 
     Raises
     ------
@@ -142,11 +130,25 @@ def export(
     _check_memory(memory)
     methods = checked_methods(model, args, kwargs, dynamic_shapes)
     chosen = checked_partitioners(partitioners, methods)
+    if memory == "static":
+        if input_devices or output_devices:
+            raise InputError("memory='static' keeps inputs and outputs on the CPU: leave their devices out")
+        with quiet():
+            return static({name: captured(name, *parts, strict=strict) for name, parts in methods.items()}, chosen)
     several = isinstance(model, Mapping)
     places = placements(methods, input_devices, output_devices, copies, several=several)
     with quiet():
         captures = {name: captured(name, *parts, strict=strict) for name, parts in methods.items()}
         return lowered(captures, chosen, places=places)
+
+
+def static(captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]]) -> "StaticModel":
+    """Make an ordinary program with fixed offsets; any failure becomes an ExportError."""
+    from .static.lowering import lower_static
+    from .static.options import Options
+
+    with _reported("the program", "lowered"):
+        return lower_static(captures, partitioners, Options())
 
 
 def captured(name: str, program: Model, args: Any, kwargs: Any, dynamic_shapes: Any, *, strict: bool) -> Capture:
@@ -203,10 +205,8 @@ def _way_out(error: BaseException) -> str:
 
 
 def _check_memory(memory: str) -> None:
-    if memory == "static":
-        raise ExportError("memory='static' (offsets fixed at export) is not available yet; use memory='runtime'")
-    if memory != "runtime":
-        raise InputError(f"memory: expected 'runtime', got {memory!r}")
+    if memory not in ("runtime", "static"):
+        raise InputError(f"memory: expected 'runtime' or 'static', got {memory!r}")
 
 
 def checked_methods(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> dict[str, tuple[Any, Any, Any, Any]]:
@@ -280,10 +280,3 @@ def _size_text(method: plan.Method, register: int) -> str:
         return "..."
     parts = [_size_text(method, step.a), _size_text(method, step.b)]
     return sign.join(sorted(parts, key=lambda part: not part.isdigit()) if sign == "*" else parts)
-
-
-def _umask() -> int:
-    """The process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -1,11 +1,14 @@
 """Whether every operator of an emitted method has a kernel in ExecuTorch's registry."""
 
+from collections.abc import Collection
+
 import torch
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.passes import to_out_var_skiplist
 from executorch.exir.schema import ExecutionPlan
 
 from .allocator.errors import ExportError
+from .allocator.gate import HAS_RUN_TIME
 from .libraries import load_libraries
 
 __all__ = ["WAY_OUT", "check_kernels", "missing_kernel"]
@@ -24,12 +27,9 @@ def check_kernels(emitted: ExecutionPlan) -> None:
     ExportError
         If some have none, with their names and the way out.
     """
-    load_libraries()
-    from ._runtime import registered_kernels
-
-    known = registered_kernels()
+    known = _registered_kernels()
     names = [f"{operator.name}.{operator.overload}".rstrip(".") for operator in emitted.operators]
-    missing = sorted({name for name in names if name not in known})
+    missing = sorted({name for name in names if name not in known and not _is_ours(name)})
     if missing:
         raise ExportError(f"method {emitted.name!r}: ExecuTorch has no CPU kernel for {', '.join(missing)}. {WAY_OUT}")
 
@@ -41,9 +41,6 @@ def missing_kernel(target: object) -> str:
     """
     if not isinstance(target, EdgeOpOverload) or target in to_out_var_skiplist or not _makes_tensors(target):
         return ""
-    load_libraries()
-    from ._runtime import registered_kernels
-
     schema = target._schema
     try:
         if not schema.is_mutable:
@@ -51,7 +48,24 @@ def missing_kernel(target: object) -> str:
     except RuntimeError:
         return f"{schema.name} (which has no out variant)"
     name = f"{schema.name}.{schema.overload_name}".rstrip(".")
-    return "" if name in registered_kernels() else name
+    return "" if name in _registered_kernels() or _is_ours(name) else name
+
+
+def _registered_kernels() -> Collection[str]:
+    """Operators with a kernel in this process; those of the stock runtime in a build without run-time planning."""
+    load_libraries()
+    if not HAS_RUN_TIME:
+        from executorch.runtime import Runtime
+
+        return frozenset(Runtime.get().operator_registry.operator_names)
+    from ._runtime import registered_kernels
+
+    return registered_kernels()
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a build with run-time planning brings the kernel along, and this one has none."""
+    return not HAS_RUN_TIME and name.startswith("etarena::")
 
 
 def _makes_tensors(target: EdgeOpOverload) -> bool:

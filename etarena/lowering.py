@@ -9,7 +9,6 @@ from executorch.exir.schema import Program, Tensor
 from torch.export import ExportedProgram
 
 from .allocator import plan
-from .allocator.errors import ExportError
 from .body_results import CopySharedResults, PassOperands
 from .caches import ThreadCaches, check_chain
 from .capture import Capture
@@ -27,7 +26,7 @@ from .resizing import with_own_resizing
 from .retrace import decomposed_bodies, keeping_symbols, separate_operands
 from .section import build_section
 from .states import find_states
-from .traced import input_sizes
+from .traced import check_symbols_survived
 from .unbacked import OutVariants, RecordAsserts
 from .unplanned import LeaveUnplanned, NamedSizes, PlaceholderShapes
 from .write_backs import copy_foreign_results
@@ -134,7 +133,7 @@ def _lower(
         check_kernels(emitted)
         capture = captures[emitted.name]
         lowered = manager.exported_program(emitted.name)
-        _check_symbols_survived(capture, lowered, emitted.name)
+        check_symbols_survived(capture.input_sizes, lowered, emitted.name)
         check_chain(lowered, emitted.name)
         conditions[emitted.name].update(conditions_of(lowered, capture.ranges))  # lowering may have asked for more
         told = renamed_conditions(lowered.graph_module)
@@ -151,15 +150,3 @@ def _drop_allocations(program: Program) -> None:
         for value in method.values:
             if isinstance(value.val, Tensor):
                 value.val.allocation_info = None
-
-
-def _check_symbols_survived(capture: Capture, lowered: ExportedProgram, method: str) -> None:
-    """Lowering may turn a symbol into the number it had in the example, silently: a file that only runs there."""
-    for (name, sizes), after in zip(capture.input_sizes.items(), input_sizes(lowered).values(), strict=True):
-        for dim, (was, now) in enumerate(zip(sizes, after, strict=True)):
-            if not isinstance(was, int) and isinstance(now, int):
-                raise ExportError(
-                    f"method {method!r}: size {dim} of input {name!r} may vary in the exported program ({was}), but "
-                    f"lowering turned it into {now}. An operator or partitioner needs a fixed size there (torch's map "
-                    "does): declare the size as fixed or rewrite that part of the model"
-                )

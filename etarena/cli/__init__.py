@@ -1,4 +1,4 @@
-"""The command line: ``etarena export | inspect | run | replay | demo``."""
+"""The command line: ``etarena export | inspect | estimate | run | replay | demo``."""
 
 from .group import cli, main
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from ..allocator.gate import require_run_time
 from .command import Answer, Command
 
 
@@ -18,6 +19,7 @@ from .command import Answer, Command
 @click.option("--quick", is_flag=True, help="Only the models that export in seconds, at their smaller sizes.")
 def demo(out: Path, quick: bool) -> Answer:
     """Run real models at many sizes, compare them with eager PyTorch and stock ExecuTorch, and draw their memory."""
+    require_run_time("etarena demo")
     from ..demo.main import run
 
     result = run(out, quick)

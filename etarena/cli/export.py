@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from ..allocator.gate import require_run_time
 from ..description import describe_method
 from ..report.units import bytes_text
 from .command import Answer, Command, step
@@ -99,6 +100,8 @@ def _export(how: str, source: Source, shapes: Any, backends: tuple[str, ...]) ->
     """Call `etarena.export` or `etarena.explain`, whose parameters are the same."""
     import etarena
 
+    if "vulkan" in backends:
+        require_run_time("--backend vulkan")
     chosen = [PARTITIONERS[name] for name in dict.fromkeys(backends) if name != "cpu"]
     partitioners = [getattr(importlib.import_module(module), name)() for module, name in chosen]
     if source.exported:

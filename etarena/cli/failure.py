@@ -13,6 +13,7 @@ _HINTS: list[tuple[type[BaseException], str]] = [
     (errors.ArenaFullError, "give smaller inputs or an arena with a larger reserve"),
     (errors.SizeOverflowError, "give smaller sizes"),
     (errors.ExportError, "change the model as the message says; 'etarena export --explain' names all in the way"),
+    (errors.NotBuiltError, "plan ahead of time with what this build has: 'etarena --help'"),
     (errors.RuntimeFailure, "run again with --debug for the runtime's own log"),
     (FileNotFoundError, "check the path"),
     (IsADirectoryError, "name a file"),

@@ -4,6 +4,7 @@ import click
 
 from .. import __version__
 from .demo import demo
+from .estimate import estimate
 from .export import export
 from .inspect import inspect
 from .replay import replay
@@ -16,7 +17,7 @@ def cli() -> None:
     """Export PyTorch models with unbounded shapes and run them from one arena on the stock ExecuTorch runtime."""
 
 
-for command in (export, inspect, run, replay, demo):
+for command in (export, inspect, estimate, run, replay, demo):
     cli.add_command(command)
 
 

@@ -7,6 +7,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from ..allocator.gate import require_run_time
 from ..report.units import bytes_text
 from .command import Answer, Command, step
 from .units import time_text
@@ -26,6 +27,7 @@ def replay(trace: Path, names: tuple[str, ...]) -> Answer:
 
     A .csv has the columns id,lower,upper,size; each buffer is allocated at its lower position and freed at its upper.
     """
+    require_run_time("etarena replay")
     from ..allocator import replay as traces
 
     if not trace.is_file():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["draw"]
+__all__ = ["draw", "headings"]
 
 _PANEL = (7.6, 4.6)  # inches
 _INK = "#22262b"
@@ -95,16 +95,17 @@ def _panel(axis: Any, entry: MapEntry) -> None:
 def _words(axis: Any, entry: MapEntry, unit: str) -> None:
     plan = entry.plan
     figures = f"peak {bytes_text(plan.peak)}, {plan.ratio:.3f} x lower bound, {len(plan.buffers)} buffers"
-    _headings(axis, f"{entry.group}, {entry.label}", figures, "instruction", f"address from the arena's base ({unit})")
+    headings(axis, f"{entry.group}, {entry.label}", figures, "instruction", f"address from the arena's base ({unit})")
 
 
 def _growth_panel(axis: Any, growth: Sequence[Growth]) -> None:
     draw_growth(axis, growth)
     words = "arena, input and results; dashed: stock ExecuTorch, planned for the largest size"
-    _headings(axis, "Memory follows the input", words, "pixels or tokens", "")
+    headings(axis, "Memory follows the input", words, "pixels or tokens", "")
 
 
-def _headings(axis: Any, title: str, subtitle: str, below: str, beside: str) -> None:
+def headings(axis: Any, title: str, subtitle: str, below: str, beside: str) -> None:
+    """Give a chart its words, and the look that all charts share."""
     axis.set_title(title, loc="left", fontsize=11, fontweight="bold", color=_INK, pad=20)
     axis.text(0, 1.025, subtitle, transform=axis.transAxes, fontsize=9, color=_FAINT)
     axis.set_xlabel(below, fontsize=9, color=_INK)

@@ -6,7 +6,7 @@ import pytest
 from etarena import allocator
 from etarena.allocator import errors
 
-MODULES = ["", ".plan", ".size_compiler", ".arena", ".planner", ".verify"]
+MODULES = ["", ".plan", ".size_compiler", ".arena", ".planner", ".faults"]
 
 
 def test_the_floor_imports_neither_torch_nor_executorch():
@@ -34,6 +34,7 @@ def test_every_public_name_exists():
         (errors.ShapeError, ValueError),
         (errors.InputError, ValueError),
         (errors.InputTypeError, TypeError),
+        (errors.NotBuiltError, ImportError),
         (errors.RuntimeFailure, RuntimeError),
         (errors.ExportError, Exception),
     ],

@@ -214,6 +214,9 @@ def test_plans_do_not_depend_on_the_machine():
         ([1], [0], [1], {"effort": -1}, "effort -1 is out of range"),
         ([1], [0], [1], {"rules": ["best"]}, "there is no rule 'best'"),
         ([1], [0], [1], {"rules": []}, "no rules"),
+        (bytes(8), [0] * 8, [1] * 8, {}, "sizes: 1 numbers in a sequence of length 8"),
+        ([1] * 8, [0] * 8, bytes([1] * 8), {}, "last: 2 numbers in a sequence of length 8"),
+        ([1] * 4, [0] * 4, [1] * 4, {"order": bytes(4)}, "order: 1 numbers in a sequence of length 4"),
     ],
 )
 def test_bad_arguments_are_refused(sizes, first, last, options, message):

@@ -132,6 +132,15 @@ def test_what_alignment_costs_is_not_searched_for_at_run_time():
     assert plan_offsets(*buffers, effort="export").peak == 228
 
 
+@pytest.mark.parametrize("short", ["first", "last", "leader", "alignments"])
+def test_a_problem_with_a_list_that_is_too_short_is_refused(short):
+    lists = {"first": [0, 0], "last": [1, 1], "leader": [0, 1], "alignments": [16, 16]}
+    search = ExactSearch()
+    with pytest.raises(ValueError, match="for each of 2 buffers"):
+        search.load([64, 64], **lists | {short: [1]})
+    assert search.load([64, 64], **lists)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

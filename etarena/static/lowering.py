@@ -1,0 +1,134 @@
+"""From captured methods to an ordinary program file with offsets: stock passes, and what makes their results right."""
+
+from collections.abc import Mapping
+
+from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.backend.partitioner import Partitioner
+from executorch.exir.pass_base import PassBase, PassResult
+from executorch.exir.schema import ExecutionPlan
+from torch.fx import GraphModule
+
+from ..allocator.errors import ExportError
+from ..body_results import CopySharedResults, PassOperands
+from ..capture import Capture
+from ..constants import fold_permuted_constants
+from ..empty_results import AllowNoElements
+from ..legalize import MatchDimOrders, ReplaceMissingKernels
+from ..loops import emitting_loops
+from ..oblivious import size_oblivious_tracing
+from ..retrace import decomposed_bodies, keeping_symbols, separate_operands
+from ..traced import check_symbols_survived
+from ..unbacked import data_dependent_tracing
+from ..write_backs import copy_foreign_results
+from .bounds import Bounds
+from .exported import StaticModel
+from .options import Options
+from .planning_pass import PLAN, StaticPlanningPass
+from .verifier import verify
+
+__all__ = ["lower_static"]
+
+OWN_OPERATORS = "etarena::"
+
+
+def lower_static(
+    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], options: Options
+) -> StaticModel:
+    """Lower the captured methods, fix the place of every tensor, emit, and check what came out.
+
+    Mutable buffers begin with the model's values, and have one place in all methods that name them.
+
+    Raises
+    ------
+    ExportError
+        A size has no upper bound, or an operator has no stock kernel.
+    PlanError
+        The finished program is not what was planned: an error of this package.
+    """
+    with size_oblivious_tracing(), data_dependent_tracing(), keeping_symbols(), emitting_loops():
+        return _lower(captures, partitioners, options)
+
+
+def _lower(
+    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], options: Options
+) -> StaticModel:
+    for capture in captures.values():
+        separate_operands(capture.program)
+    edge = to_edge_transform_and_lower(
+        {
+            name: decomposed_bodies(capture.program) if partitioners[name] else capture.program
+            for name, capture in captures.items()
+        },
+        partitioner=dict(partitioners),
+        compile_config=EdgeCompileConfig(_check_ir_validity=False),
+    )
+    programs = {name: edge.exported_program(name) for name in captures}
+    mutable = {name for program in programs.values() for name in program.graph_signature.buffers_to_mutate.values()}
+    for name, program in programs.items():
+        check_symbols_survived(captures[name].input_sizes, program, name)
+        Bounds(captures[name].names).check_graph(program.graph_module)
+        fold_permuted_constants(program, mutable)
+        copy_foreign_results(program)
+    planning = StaticPlanningPass(options, True, True, True, len(captures) > 1 and bool(mutable))
+    manager = edge.to_executorch(_config(edge, captures, planning, mutable))
+    emitted = manager.executorch_program
+    for plan in emitted.execution_plan:
+        _check_kernels(plan)
+    if options.verify:
+        verify(emitted, shared_memory=planning.share_mutable_buffers)
+    plans = {name: manager.exported_program(name).graph_module.meta[PLAN] for name in captures}
+    return StaticModel(bytes(manager.buffer), plans)
+
+
+def _config(
+    edge: EdgeProgramManager, names: Mapping[str, object], planning: StaticPlanningPass, mutable: set[str]
+) -> ExecutorchBackendConfig:
+    started = {
+        placeholder
+        for name in names
+        for placeholder, buffer in edge.exported_program(name).graph_signature.inputs_to_buffers.items()
+        if buffer in mutable
+    }
+    passes = [ReplaceMissingKernels(), AllowNoElements(), MatchDimOrders(), PassOperands(), CopySharedResults()]
+    return ExecutorchBackendConfig(passes=[*passes, StartValues(started)], memory_planning_pass=planning)
+
+
+class StartValues(PassBase):
+    """Have mutable buffers begin with the values that they have in the model, which stock exports leave out.
+
+    Parameters
+    ----------
+    placeholders : set of str
+        Of the mutable buffers, in any method.
+    """
+
+    def __init__(self, placeholders: set[str]) -> None:
+        super().__init__()
+        self._placeholders = placeholders
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        """Mark them for the emitter."""
+        for node in graph_module.graph.nodes:
+            if node.op == "placeholder" and node.target in self._placeholders:
+                node.meta["et_init_buffer"] = True
+        return PassResult(graph_module, True)
+
+
+def _check_kernels(plan: ExecutionPlan) -> None:
+    """Check that the stock runtime has a kernel for each operator."""
+    from executorch.extension.pybindings.portable_lib import _get_operator_names
+
+    known = {name for name in _get_operator_names() if not name.startswith(OWN_OPERATORS)}
+    names = {f"{operator.name}.{operator.overload}".rstrip(".") for operator in plan.operators}
+    missing = sorted(name for name in names if name not in known)
+    own = [name for name in missing if name.startswith(OWN_OPERATORS)]
+    if own:
+        raise ExportError(
+            f"method {plan.name!r}: {', '.join(own)} is an operator of etarena, and the stock runtime that a static "
+            "file is for has no kernel of it: plan at run time (memory='runtime'), or use operators of torch there"
+        )
+    if missing:
+        raise ExportError(
+            f"method {plan.name!r}: ExecuTorch has no CPU kernel for {', '.join(missing)}. Write that part of the "
+            "model with other operators, or give it to a delegate"
+        )

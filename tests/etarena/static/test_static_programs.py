@@ -1,0 +1,213 @@
+"""Static files on the stock runtime: equal to eager whichever way is taken, and found sound by the verifier alone."""
+
+import copy
+import subprocess
+import sys
+
+import pytest
+import torch
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.passes import MemoryPlanningPass
+from torch import nn
+from torch.export import Dim, export
+
+import etarena
+from etarena.allocator.errors import ExportError, InputError
+from etarena.quiet import quiet
+from etarena.static import find_faults, verify
+
+from ...helpers.static_models import Convolved, models
+
+MODELS = models()
+BRANCHING = ("consecutive", "nested", "passed_through")
+
+
+def stock_runtime(buffer):
+    """The methods of a file on the runtime that comes with ExecuTorch."""
+    with quiet():
+        from executorch.runtime import Runtime
+
+        program = Runtime.get().load_program(buffer)
+    loaded = {name: program.load_method(name) for name in program.method_names}
+    return lambda name, *args: [result.clone() for result in loaded[name].execute(list(args))]
+
+
+@pytest.fixture(scope="module")
+def edge():
+    """Branches, and a method without, lowered as ExecuTorch lowers them."""
+    names = (*BRANCHING, "convolved")
+    return to_edge_transform_and_lower({name: export(MODELS[name][0], (MODELS[name][1][0],)) for name in names})
+
+
+def planned(edge, planning):
+    return copy.deepcopy(edge).to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
+
+
+def leaves(results):
+    return torch.utils._pytree.tree_leaves(results)
+
+
+@pytest.fixture(scope="module")
+def static():
+    return etarena.export({name: (model, (inputs[0],)) for name, (model, inputs) in MODELS.items()}, memory="static")
+
+
+@pytest.fixture(scope="module")
+def run(static):
+    return stock_runtime(static.buffer)
+
+
+@pytest.fixture(scope="module")
+def planned_by_us(edge):
+    return planned(edge, etarena.static_planning_pass())
+
+
+@pytest.fixture(scope="module")
+def planned_by_stock(edge):
+    return planned(edge, MemoryPlanningPass())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_static_files_give_what_eager_gives(name, run, static):
+    model, inputs = MODELS[name]
+    for _ in range(2):
+        for x in inputs:
+            torch.testing.assert_close(run(name, x.clone()), leaves(model(x.clone())))
+    plan = static.plan(name)
+    assert plan.peak == plan.lower_bound == sum(pool.nbytes for pool in plan.pools)
+
+
+def test_the_pass_is_right_in_a_stock_export(planned_by_us):
+    run = stock_runtime(planned_by_us.buffer)
+    for name in BRANCHING:
+        model, inputs = MODELS[name]
+        for x in (*inputs, *inputs):
+            torch.testing.assert_close(run(name, x), leaves(model(x)))
+    a, b, c = (result.tolist() for result in run("consecutive", torch.tensor([1.0, 2.0, 3.0]))[:3])
+    assert (a, b, c) == ([12, 23, 34], [2, 3, 4], [10, 20, 30])  # as reported, where stock gave others
+    verify(planned_by_us.buffer)
+
+
+def test_the_verifier_finds_what_stock_plans_wrongly(planned_by_stock, planned_by_us):
+    faulty = {fault.method for fault in find_faults(planned_by_stock.buffer)}
+    assert faulty == set(BRANCHING)  # and nothing in the method whose plan is right
+    sizes = [
+        {plan.name: sum(plan.non_const_buffer_sizes) for plan in manager.executorch_program.execution_plan}
+        for manager in (planned_by_us, planned_by_stock)
+    ]
+    assert all(sizes[0][name] < sizes[1][name] for name in BRANCHING)
+
+
+def test_a_static_file_has_no_trace_of_etarena(static):
+    assert b"etarena" not in static.buffer.lower()
+
+
+def test_a_file_is_saved_and_described(static, tmp_path):
+    static.save(tmp_path / "model.pte")
+    assert (tmp_path / "model.pte").read_bytes() == static.buffer
+    assert static.method_names == sorted(MODELS)
+    with pytest.raises(KeyError, match="no method 'forward'; there are consecutive"):
+        static.plan()
+    described = static.plan("convolved").to_dict()
+    assert described["peak"] == sum(pool["nbytes"] for pool in described["pools"])
+    assert "StaticModel(consecutive: " in repr(static)
+
+
+class State(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("state", torch.full((2, 2), 3.0))
+
+
+class Put(State):
+    def forward(self, x):
+        self.state.copy_(x)
+        return x * 1
+
+
+class Get(State):
+    def forward(self):
+        return self.state * 1
+
+
+class Shown(State):
+    def forward(self, y):
+        return self.state.view(4) * 2 + y
+
+
+class Added(State):
+    def forward(self, x):
+        self.state.add_(x)
+        return self.state * 2
+
+
+@pytest.fixture(scope="module")
+def stateful():
+    ones = torch.ones(2, 2)
+    methods = {"put": (Put(), (ones,)), "get": (Get(), ()), "shown": (Shown(), (torch.ones(4),))}
+    return etarena.export({**methods, "added": (Added(), (ones,))}, memory="static")
+
+
+def test_methods_share_buffers_that_begin_with_the_models_values(stateful):
+    run, ones = stock_runtime(stateful.buffer), torch.ones(2, 2)
+    assert torch.equal(run("get")[0], ones * 3)
+    run("put", ones * 5)
+    assert torch.equal(run("get")[0], ones * 5)
+    assert torch.equal(run("added", ones)[0], ones * 12)
+    assert torch.equal(run("get")[0], ones * 6)
+    assert torch.equal(run("shown", torch.zeros(4))[0], torch.full((4,), 12.0))
+    places = {
+        (v.memory_id, v.offset) for m in stateful.method_names for v in stateful.plan(m).values if v.name == "state"
+    }
+    assert places == {(2, 0)}
+    assert not find_faults(stateful.buffer, shared_memory=True)
+
+
+def test_a_buffer_of_one_method_begins_with_its_value_and_is_kept():
+    run = stock_runtime(etarena.export(Added(), (torch.ones(2, 2),), memory="static").buffer)
+    assert [run("forward", torch.ones(2, 2))[0][0, 0].item() for _ in range(3)] == [8, 10, 12]
+
+
+def test_sizes_vary_up_to_their_bounds():
+    model, shapes = Convolved().eval(), {"x": {2: Dim("h", min=5, max=16), 3: Dim("w", min=5, max=20)}}
+    exported = etarena.export(model, (torch.randn(1, 3, 8, 8),), dynamic_shapes=shapes, memory="static")
+    run = stock_runtime(exported.buffer)
+    for size in ((16, 20), (5, 5), (9, 18)):
+        x = torch.randn(1, 3, *size)
+        torch.testing.assert_close(run("forward", x), list(model(x)))
+    assert max(value.nbytes for value in exported.plan().values) == 8 * 14 * 18 * 4
+
+
+def test_a_size_without_a_bound_is_refused_by_its_name():
+    shapes = {"x": {0: Dim("rows")}}
+    with pytest.raises(
+        ExportError, match=r"size 0 of 'input_1' is rows, and rows has no upper bound.*Dim\(\.\.\., max=LIMIT\)"
+    ):
+        etarena.export(
+            nn.Linear(3, 2), (torch.randn(4, 3),), dynamic_shapes={"input": {0: Dim("rows")}}, memory="static"
+        )
+    program = to_edge_transform_and_lower(export(Doubled(), (torch.randn(4, 3),), dynamic_shapes=shapes))
+    with pytest.raises(ExportError, match="size 0 of 'x'"):
+        program.to_executorch(ExecutorchBackendConfig(memory_planning_pass=etarena.static_planning_pass()))
+
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def test_devices_and_unknown_kinds_of_memory_are_refused():
+    with pytest.raises(InputError, match="keeps inputs and outputs on the CPU"):
+        etarena.export(Doubled(), (torch.ones(2),), memory="static", output_devices="vulkan")
+    with pytest.raises(InputError, match="expected 'runtime' or 'static', got 'heap'"):
+        etarena.export(Doubled(), (torch.ones(2),), memory="heap")
+
+
+def test_the_static_side_loads_nothing_that_plans_at_run_time():
+    code = (
+        "import sys, etarena.static as s; [getattr(s, name) for name in s.__all__]; import etarena.static.lowering; "
+        "native = {n for n, m in sys.modules.items() if (getattr(m, '__file__', None) or '').endswith('.so')}; "
+        "print([n for n in native if n.startswith('etarena') and not n.startswith('etarena.allocator')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
