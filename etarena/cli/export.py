@@ -1,4 +1,4 @@
-"""``etarena export``: a model becomes a .pte file that runs at any size."""
+"""``etarena export``: a model becomes a .pte file that runs at any size, or one whose memory is fixed now."""
 
 import importlib
 from pathlib import Path
@@ -15,6 +15,7 @@ from .command import Answer, Command, step
 from .describe import print_method
 from .dynamic import FORMS, dynamic_shapes
 from .source import Source, load_source
+from .static import static_answer
 
 if TYPE_CHECKING:
     from ..allocator.plan import Method
@@ -51,30 +52,46 @@ PARTITIONERS = {
     help=f"A dimension that may vary: {FORMS}. Replaces the dynamic_shapes of SOURCE. Repeatable.",
 )
 @click.option(
+    "--memory",
+    type=click.Choice(["runtime", "static"]),
+    default="runtime",
+    show_default=True,
+    help="When memory is planned: when sizes are known, or now, for their upper bounds and the stock runtime.",
+)
+@click.option(
     "--explain",
     "wants_explanation",
     is_flag=True,
     help="Say what varies, what is planned when and what runs where; of a refused model, everything in its way.",
 )
 def export(
-    source: str, output: Path | None, backends: tuple[str, ...], dynamic: tuple[str, ...], wants_explanation: bool
+    source: str,
+    output: Path | None,
+    backends: tuple[str, ...],
+    dynamic: tuple[str, ...],
+    memory: str,
+    wants_explanation: bool,
 ) -> Answer:
-    """Export SOURCE for run-time memory planning.
+    """Export SOURCE for run-time memory planning, or with a plan for the stock runtime.
 
     SOURCE is an archive of torch.export.save (model.pt2), or MODULE:CALLABLE or FILE.py:CALLABLE that returns
     (model, args[, kwargs[, dynamic_shapes]]).
     """
     if output is None and not wants_explanation:
         raise click.UsageError("Missing option '-o' / '--output': the .pte to write (only --explain needs none).")
+    if memory == "static" and wants_explanation:
+        raise click.UsageError("--explain tells of plans made at run time: leave --memory static out")
     with step(f"Loading {source}"):
         loaded = load_source(source)
     shapes = _shapes(loaded, list(dynamic))
     with step("Exporting"):
         if wants_explanation:
             return _explained(output, _export("explain", loaded, shapes, backends))
-        exported = _export("export", loaded, shapes, backends)
+        exported = _export("export", loaded, shapes, backends, memory=memory)
     assert output is not None
     exported.save(output)
+    if memory == "static":
+        return static_answer(output, exported)
     return _answer(output, len(exported.buffer), exported.plan("forward"))
 
 
@@ -96,7 +113,7 @@ def _shapes(source: Source, dynamic: list[str]) -> Any:
     return dynamic_shapes(source.model, source.args, source.kwargs, dynamic)
 
 
-def _export(how: str, source: Source, shapes: Any, backends: tuple[str, ...]) -> Any:
+def _export(how: str, source: Source, shapes: Any, backends: tuple[str, ...], **options: Any) -> Any:
     """Call `etarena.export` or `etarena.explain`, whose parameters are the same."""
     import etarena
 
@@ -105,8 +122,9 @@ def _export(how: str, source: Source, shapes: Any, backends: tuple[str, ...]) ->
     chosen = [PARTITIONERS[name] for name in dict.fromkeys(backends) if name != "cpu"]
     partitioners = [getattr(importlib.import_module(module), name)() for module, name in chosen]
     if source.exported:
-        return getattr(etarena, how)(source.model, partitioners=partitioners)
-    return getattr(etarena, how)(source.model, source.args, source.kwargs or None, shapes, partitioners=partitioners)
+        return getattr(etarena, how)(source.model, partitioners=partitioners, **options)
+    parts = (source.model, source.args, source.kwargs or None, shapes)
+    return getattr(etarena, how)(*parts, partitioners=partitioners, **options)
 
 
 def _answer(output: Path, nbytes: int, method: "Method") -> Answer:

@@ -1,7 +1,7 @@
 """From a graph and the bodies of its control flow to one time line, in the order in which ExecuTorch emits them."""
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -127,7 +127,7 @@ class Walk:
                 if target is memory.alloc:
                     continue  # emits nothing; the operator that writes it is next
                 if target is memory.view:
-                    values[node] = values[node.args[0]]
+                    values[node] = _known(values, node, node.args[0], prefix)
                     if self._stacked:
                         self._view_of_stack(node)
                 elif target in EMITTED_BODIES:
@@ -137,7 +137,8 @@ class Walk:
             elif op == "placeholder":
                 values[node] = next(given)
             elif op == "output":
-                return [values.get(leaf, ()) for leaf in pytree.tree_leaves(node.args[0]) if leaf is not None]
+                results = [leaf for leaf in pytree.tree_leaves(node.args[0]) if leaf is not None]
+                return [_known(values, node, leaf, prefix) if isinstance(leaf, Node) else () for leaf in results]
             else:
                 values[node] = ()
         raise ExportError(f"the graph {prefix or 'of the method'} has no output, so nothing says what it computes")
@@ -147,7 +148,7 @@ class Walk:
     ) -> Value:
         role = _role(target)
         if role is _GETITEM:
-            source = values[node.args[0]]
+            source = _known(values, node, node.args[0], prefix)
             return source[node.args[1]] if isinstance(source, list) else source
         made: Value = ()
         if role is _INPLACE:
@@ -161,12 +162,12 @@ class Walk:
         for source in node.all_input_nodes:
             value = values.get(source)
             if value is None:
-                raise ExportError(f"{prefix}{node.name} reads {source.name} before it is computed: sort the graph")
+                value = _known(values, node, source, prefix)
             if value:
                 uses += self.flat(value) if isinstance(value, list) else value
         fresh = () if role is _INPLACE else self.flat(made)
         if target is executorch_call_delegate:
-            uses += self._delegate(module, node, prefix, block)
+            fresh = (*fresh, *self._delegate(module, node, prefix, block))
         block.items.append(Touch(self.step(), (*uses, *fresh), fresh))
         return made
 
@@ -253,6 +254,16 @@ class Walk:
             is_stand_in = isinstance(spec, TensorSpec) and self.storages.of(spec) is None
             if is_stand_in and len(value) == 1 and self.storages.is_whole(value[0]):
                 self.storages.mirror(spec, value[0])
+
+
+def _known(values: Mapping[Node, Value], reader: Node, source: Any, prefix: str) -> Value:
+    """What a node reads, if it has been computed."""
+    if source not in values:
+        raise ExportError(
+            f"{prefix}{reader.name} reads {source.name} before it is computed, so that the graph has no order in which "
+            "it could be planned: let the pass that moved one of them keep the order (graph.lint() finds it)"
+        )
+    return values[source]
 
 
 @cache

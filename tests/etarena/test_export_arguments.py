@@ -30,11 +30,6 @@ BAD_ARGUMENTS = {
     "args not a tuple": (lambda: etarena.export(IDENTITY, X), etarena.InputTypeError, "args is a tuple"),
     "kwargs not a dict": (lambda: etarena.export(IDENTITY, (), [X]), etarena.InputTypeError, "kwargs is a dict"),
     "unknown memory": (lambda: etarena.export(IDENTITY, (X,), memory="later"), etarena.InputError, "'later'"),
-    "static memory": (
-        lambda: etarena.export(IDENTITY, (X,), memory="static"),
-        etarena.ExportError,
-        "not available yet",
-    ),
     "one partitioner": (
         lambda: etarena.export(IDENTITY, (X,), partitioners=object()),
         etarena.InputTypeError,
