@@ -74,6 +74,21 @@ def test_the_model_is_untouched() -> None:
     assert all(after[name] is tensor and torch.equal(tensor, copy) for name, (tensor, copy) in before.items())
 
 
+def test_what_the_code_assigns_to_the_model_is_gone() -> None:
+    class Remembers(nn.Module):
+        last: Tensor | None = None
+
+        def forward(self, rows: Tensor) -> Tensor:
+            self.last = rows * 2
+            return self.last + 1
+
+    module = Remembers()
+    found = etarena.propagate(module, (torch.ones(3),))
+    assert module.last is None
+    assert "last" not in vars(module)
+    assert found.values[1].last == 2  # held by the model to the end
+
+
 class Chain(nn.Module):
     """Three steps whose lifetimes can be counted by hand."""
 
