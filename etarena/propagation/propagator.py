@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..quiet import quiet
 from .arguments import Arguments
 from .devices import DeviceMap, DeviceNames
 from .fake_run import Copies, FakeRun
-from .graph import GraphRun, graph_arguments
+from .graph import GraphRun, graph_arguments, graph_path
 from .module_run import run_module, tensors_of
 from .result import Propagation, make_propagation
 
@@ -173,7 +173,7 @@ def _run_program(
     module = program.module(check_guards=False)
     tensors = dict(tensors_of(module))
     inputs = graph_arguments(arguments, program, args, kwargs)
-    known = {name for path, _ in module.named_modules() for name in [path]} | _prefixes(tensors)
+    known = _prefixes([*tensors, *map(graph_path, program.graph.nodes)])
     arguments.places.check(known, tensors, [entry.name for entry in arguments.inputs])
     state = {name: arguments.parameter(name, *entry) for name, entry in tensors.items()}
     with _reparametrize_module(module, state, tie_weights=False), run.mode, run:
@@ -182,5 +182,5 @@ def _run_program(
     del kept
 
 
-def _prefixes(names: Mapping[str, Any]) -> set[str]:
-    return {".".join(name.split(".")[:count]) for name in names for count in range(1, name.count(".") + 1)}
+def _prefixes(names: Iterable[str]) -> set[str]:
+    return {".".join(name.split(".")[:count]) for name in names for count in range(1, name.count(".") + 2)}

@@ -31,7 +31,8 @@ class Layers(nn.Module):
 
 
 def facts(value: Any) -> tuple[Any, ...]:
-    return value.op, value.shape, value.dtype, str(value.device), value.stride
+    what = (value.op, value.shape, value.dtype, str(value.device), value.stride)
+    return *what, value.nbytes, value.first, value.last
 
 
 def results(found: etarena.Propagation) -> list[Any]:
@@ -40,9 +41,11 @@ def results(found: etarena.Propagation) -> list[Any]:
 
 def run_for_real(module: nn.Module, *inputs: Tensor) -> list[tuple[Any, ...]]:
     recorder = Recorder()
+    for tensor in (*inputs, *module.state_dict(keep_vars=True).values()):
+        recorder.add("before", "input", tensor, 0)
     with torch.no_grad(), recorder:
         kept = module(*inputs)
-    found = list(map(facts, recorder.results()))
+    found = [facts(value) for value in recorder.finish() if value.kind == "result"]
     del kept
     return found
 
