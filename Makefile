@@ -65,6 +65,7 @@ bench-all: bench
 	$(VENV)/python -m bench.vulkan_models --write
 	$(VENV)/python -m bench.vulkan_dispatch --write
 	$(VENV)/python -m bench.vulkan_frames --write
+	$(VENV)/python -m bench.propagation --write
 
 # The heap and the planner beside their peers, which are built first (git, cmake, network; see scripts/peers.sh).
 bench-peers: build

@@ -31,7 +31,7 @@ __all__ = ["Row", "measure", "section"]
 KEPT = Path("out/propagation.json")
 SECONDS = 900
 SHAPES = 100
-DRAWS = 1000
+DRAWS = 10_000
 BOX = 8  # bytes of the tensor into which torch puts a Python number for an operator that takes only tensors
 LARGE = "llama 70b"
 # Eager PyTorch calls the same operators whether or not a model is traced. The others of `bench.models` ask whether they
@@ -167,7 +167,7 @@ def _random_inputs(model: Any, estimator: Any) -> Any:
     """Inputs of `SHAPES` different sizes between the model's smallest and largest, all of which the model takes."""
     generator = random.Random(0)
     low, high = ([edge(column) for column in zip(*model.sizes, strict=True)] for edge in (min, max))
-    seen = set(model.sizes)
+    seen, taken = set(model.sizes), 0
     for _ in range(DRAWS):
         size = tuple(generator.randint(one, two) for one, two in zip(low, high, strict=True))
         if size in seen:
@@ -179,7 +179,8 @@ def _random_inputs(model: Any, estimator: Any) -> Any:
         except (Error, RuntimeError, ValueError):
             continue  # no size for this model
         yield inputs
-        if len(seen) - len(set(model.sizes)) >= SHAPES:
+        taken += 1
+        if taken == SHAPES:
             return
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .devices import DeviceMap
     from .fake_run import FakeRun
 
-__all__ = ["GraphRun", "graph_arguments"]
+__all__ = ["GraphRun", "graph_arguments", "graph_path"]
 
 
 class GraphRun(torch.fx.Interpreter):
@@ -44,7 +44,7 @@ class GraphRun(torch.fx.Interpreter):
         """Interpret one node."""
         if node.op in ("placeholder", "output", "get_attr"):
             return super().run_node(node)
-        home = self._places.of_tensor(_path(node))
+        home = self._places.of_tensor(graph_path(node))
         self._run.enter(node.name)
         if home is not None:
             self._run.enter_home(self._run.names.to_torch(home))
@@ -56,8 +56,8 @@ class GraphRun(torch.fx.Interpreter):
                 self._run.leave_home()
 
 
-def _path(node: torch.fx.Node) -> str:
-    """The submodule that a node came from."""
+def graph_path(node: torch.fx.Node) -> str:
+    """The submodule that a node came from; empty if it is not known."""
     stack = node.meta.get("nn_module_stack") or {}
     last = next(reversed(stack.values()), ("", None))
     return str(last[0])

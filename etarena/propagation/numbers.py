@@ -80,7 +80,10 @@ class Sizes:
         for condition in conditions:
             if condition.xreplace(self.values) == sympy.false:
                 text = ", ".join(f"{symbol} = {number}" for symbol, number in self.values.items())
-                raise ShapeError(f"these sizes break a condition of the model: {condition} ({text})")
+                raise ShapeError(
+                    f"these sizes break a condition of the table: {condition} ({text}); for such sizes the model's "
+                    "code, or PyTorch, does something else: propagate with an example among them"
+                )
 
 
 def _check(symbol: SizeSymbol, number: Any) -> None:

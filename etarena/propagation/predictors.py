@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..allocator.errors import PlanError
+from ..allocator.errors import DeviceError, PlanError, RuntimeFailure
 from .memory import MethodMemory, RegionMemory
 from .sections import SectionEstimator, sections_of
 
@@ -98,7 +98,7 @@ def program_predictors(source: str | os.PathLike[str] | bytes) -> list[SectionEs
     """Predictors of the methods of a ``.pte`` file.
 
     The plan section is enough for most; the runtime is loaded for methods with delegates or sizes that data tells, if
-    the package has it.
+    the package has it and it has what the file needs.
 
     Raises
     ------
@@ -116,5 +116,5 @@ def program_predictors(source: str | os.PathLike[str] | bytes) -> list[SectionEs
 
         program = load(source)
         return [one if one.is_exact else LoadedPredictor(program.method(one.name)) for one in predictors]
-    except ImportError:
-        return predictors
+    except (DeviceError, ImportError, RuntimeFailure):
+        return predictors  # they say what they leave out

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest import mock
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.utils.stateless import _reparametrize_module
-from torch.utils._pytree import tree_map, tree_structure, tree_unflatten
 
 from ..allocator.errors import Error, InputError, InputTypeError, PropagationError
 from ..oblivious import size_oblivious_tracing
 from ..quiet import quiet
-from .arguments import Arguments, bound_inputs, declared_dims, named_leaves
-from .control_flow import plain_control_flow
+from .arguments import Arguments
 from .devices import DeviceMap, DeviceNames
 from .fake_run import Copies, FakeRun
-from .graph import GraphRun, graph_arguments
+from .graph import GraphRun, graph_arguments, graph_path
+from .module_run import run_module, tensors_of
 from .result import Propagation, make_propagation
 
 __all__ = ["propagate"]
+
+NEEDS_NUMBERS = "SymIntArrayRef expected to contain only concrete integers"  # of composite operators in C++
 
 
 def propagate(
@@ -83,22 +84,41 @@ def propagate(
     InputError, InputTypeError
         Arguments, map or dynamic shapes do not fit the model.
     """
-    names, places = DeviceNames(), DeviceMap(device_map)
+    places = DeviceMap(device_map)
     if copies not in ("insert", "error"):
         raise InputError(f"copies: expected 'insert' or 'error', got {copies!r}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
         raise InputTypeError(f"seed: expected an int of 64 bits, got {seed!r}")
-    run = FakeRun(names, copies=copies, seed=seed, check=bool(check))
-    arguments = Arguments(run, places)
-    oblivious = bool(dynamic_shapes) or isinstance(model, ExportedProgram)
-    with _silent(), torch.no_grad(), size_oblivious_tracing() if oblivious else nullcontext(), _reported(run):
-        if isinstance(model, ExportedProgram):
-            _run_program(run, arguments, model, args, kwargs, dynamic_shapes)
-        elif isinstance(model, torch.nn.Module):
-            _run_module(run, arguments, model, *_checked(args, kwargs), dynamic_shapes)
-        else:
-            raise InputTypeError(f"expected a torch.nn.Module or an ExportedProgram, got {type(model).__name__}")
-        return make_propagation(run, arguments)
+    if not isinstance(model, torch.nn.Module | ExportedProgram):
+        raise InputTypeError(f"expected a torch.nn.Module or an ExportedProgram, got {type(model).__name__}")
+
+    def attempt(*, decomposed: bool) -> Propagation:
+        run = FakeRun(DeviceNames(), copies=copies, seed=seed, check=bool(check))
+        arguments = Arguments(run, places)
+        with _silent(), torch.no_grad(), _symbolic(dynamic_shapes, model, decomposed), _reported(run):
+            if isinstance(model, ExportedProgram):
+                _run_program(run, arguments, model, args, kwargs, dynamic_shapes)
+            else:
+                run_module(run, arguments, model, *_checked(args, kwargs), dynamic_shapes)
+            return make_propagation(run, arguments, decomposed)
+
+    try:
+        return attempt(decomposed=False)
+    except PropagationError as error:
+        if NEEDS_NUMBERS not in str(error):
+            raise
+        return attempt(decomposed=True)
+
+
+@contextmanager
+def _symbolic(dynamic_shapes: Any, model: Any, decomposed: bool) -> Iterator[None]:
+    """Within the block, sizes may be symbols; composite operators on request in Python, where all take them."""
+    with ExitStack() as stack:
+        if dynamic_shapes or isinstance(model, ExportedProgram):
+            stack.enter_context(size_oblivious_tracing())
+        if decomposed:
+            stack.enter_context(enable_python_dispatcher())
+        yield
 
 
 def _checked(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -145,89 +165,15 @@ def _where(run: FakeRun) -> str:
     return f"{place} after {run.operators[-1]}" if run.operators else place
 
 
-def _run_module(
-    run: FakeRun,
-    arguments: Arguments,
-    module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    dynamic_shapes: Any,
-) -> None:
-    bound = bound_inputs(module, args, kwargs)
-    leaves, structure = named_leaves(bound.arguments), tree_structure(dict(bound.arguments))
-    dims = declared_dims(bound.arguments, dynamic_shapes)
-    tensors = dict(_tensors(module))
-    arguments.places.check(dict(module.named_modules()), tensors, [name for name, _ in leaves])
-    given = [
-        arguments.input(name, leaf, varying) if isinstance(leaf, torch.Tensor) else leaf
-        for (name, leaf), varying in zip(leaves, dims, strict=True)
-    ]
-    state = {name: arguments.parameter(name, *entry) for name, entry in tensors.items()}
-    bound.arguments.update(tree_unflatten(given, structure))
-    with ExitStack() as stack:
-        stack.enter_context(_reparametrize_module(module, state, tie_weights=False))
-        stack.enter_context(run.mode)
-        stack.enter_context(plain_control_flow())
-        stack.enter_context(_any_cuda())
-        stack.enter_context(_watched(run, module, arguments.places))
-        stack.enter_context(run)
-        kept = module(*bound.args, **bound.kwargs)
-    run.storages.sweep(len(run.operators))
-    del kept
-
-
-def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, tuple[torch.Tensor, str]]]:
-    """Parameters and buffers by name, shared ones under each of their names."""
-    for name, tensor in module.named_parameters(remove_duplicate=False):
-        yield name, (tensor, "parameter")
-    for name, tensor in module.named_buffers(remove_duplicate=False):
-        yield name, (tensor, "buffer")
-
-
-@contextmanager
-def _watched(run: FakeRun, module: torch.nn.Module, places: DeviceMap) -> Iterator[None]:
-    """Within the block, the run knows which submodule it is in, and moves what enters one with a device of its own."""
-    paths = {id(part): path for path, part in module.named_modules()}
-
-    def enter(part: torch.nn.Module, _args: Any) -> None:
-        run.enter(paths.get(id(part), run.place))
-
-    def leave(_part: torch.nn.Module, _args: Any, _result: Any) -> None:
-        run.leave()
-
-    with ExitStack() as stack:
-        hooks = torch.nn.modules.module
-        stack.callback(hooks.register_module_forward_pre_hook(enter).remove)
-        stack.callback(hooks.register_module_forward_hook(leave, always_call=True).remove)
-        for path, part in module.named_modules():
-            if path in places.entries:
-                _at_home(run, stack, part, path, run.names.to_torch(places.entries[path]))
-        yield
-
-
-def _at_home(run: FakeRun, stack: ExitStack, part: torch.nn.Module, path: str, device: torch.device) -> None:
-    def enter(_part: torch.nn.Module, args: Any, kwargs: Any) -> Any:
-        run.enter_home(device)
-        if run.copies == "error":
-            return None
-        return tree_map(lambda leaf: run.moved(leaf, device, path or "the model"), (args, kwargs))
-
-    def leave(_part: torch.nn.Module, _args: Any, _result: Any) -> None:
-        run.leave_home()
-
-    stack.callback(part.register_forward_pre_hook(enter, with_kwargs=True).remove)
-    stack.callback(part.register_forward_hook(leave, always_call=True).remove)
-
-
 def _run_program(
     run: FakeRun, arguments: Arguments, program: ExportedProgram, args: Any, kwargs: Any, dynamic_shapes: Any
 ) -> None:
     if dynamic_shapes is not None:
         raise InputError("an ExportedProgram has its dynamic shapes inside: leave dynamic_shapes out")
     module = program.module(check_guards=False)
-    tensors = dict(_tensors(module))
+    tensors = dict(tensors_of(module))
     inputs = graph_arguments(arguments, program, args, kwargs)
-    known = {name for path, _ in module.named_modules() for name in [path]} | _prefixes(tensors)
+    known = _prefixes([*tensors, *map(graph_path, program.graph.nodes)])
     arguments.places.check(known, tensors, [entry.name for entry in arguments.inputs])
     state = {name: arguments.parameter(name, *entry) for name, entry in tensors.items()}
     with _reparametrize_module(module, state, tie_weights=False), run.mode, run:
@@ -236,21 +182,5 @@ def _run_program(
     del kept
 
 
-def _prefixes(names: Mapping[str, Any]) -> set[str]:
-    return {".".join(name.split(".")[:count]) for name in names for count in range(1, name.count(".") + 1)}
-
-
-@contextmanager
-def _any_cuda() -> Iterator[None]:
-    """Within the block, ``tensor.cuda()`` asks no driver whether there is such a device."""
-
-    def cuda(tensor: torch.Tensor, device: Any = None, non_blocking: bool = False, **options: Any) -> torch.Tensor:
-        target = (
-            device
-            if isinstance(device, torch.device)
-            else torch.device(device if isinstance(device, str) else f"cuda:{device or 0}")
-        )
-        return tensor.to(target, non_blocking=non_blocking, **options)
-
-    with mock.patch.object(torch.Tensor, "cuda", cuda):
-        yield
+def _prefixes(names: Iterable[str]) -> set[str]:
+    return {".".join(name.split(".")[:count]) for name in names for count in range(1, name.count(".") + 2)}

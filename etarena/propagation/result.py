@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +78,10 @@ class Propagation:
         Operators that ran for real on small tensors, which were freed at once.
     unchecked : tuple of str
         With ``check=True``, operators that could not be compared with a real run, and why.
+    decomposed : bool
+        Whether composite operators were decomposed in Python, because with sizes that vary one of them would not run in
+        C++: the table then has the parts of operators that a run has whole, such as resizing, and its peak may be
+        larger.
     """
 
     values: tuple[PropagatedValue, ...]
@@ -88,7 +92,7 @@ class Propagation:
     copies: tuple[PlannedCopy, ...] = ()
     materialised: tuple[Materialised, ...] = ()
     unchecked: tuple[str, ...] = ()
-    _cache: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    decomposed: bool = False
 
     @property
     def devices(self) -> list[str]:
@@ -179,6 +183,7 @@ class Propagation:
             ],
             "materialised": [vars(entry) for entry in self.materialised],
             "unchecked": list(self.unchecked),
+            "decomposed": self.decomposed,
         }
 
     def to_json(self, indent: int | None = None) -> str:
@@ -254,7 +259,7 @@ def _row(value: PropagatedValue) -> tuple[str, ...]:
     )
 
 
-def make_propagation(run: FakeRun, arguments: Arguments) -> Propagation:
+def make_propagation(run: FakeRun, arguments: Arguments, decomposed: bool) -> Propagation:
     """The finished table of a run."""
     renamed = {symbol: sympy.Symbol(name, integer=True) for symbol, name in run.symbol_names.items()}
     environment = run.environment
@@ -284,6 +289,7 @@ def make_propagation(run: FakeRun, arguments: Arguments) -> Propagation:
         copies=tuple(PlannedCopy(**{**vars(copy), "nbytes": named(copy.nbytes)}) for copy in run.copied),
         materialised=tuple(run.doubts.materialised),
         unchecked=tuple(run.doubts.unchecked),
+        decomposed=decomposed,
     )
 
 

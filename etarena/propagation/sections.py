@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..allocator import OffsetPlanner, SizeProgram, plan
-from ..allocator.errors import InputError, InputTypeError, PlanError, ShapeError, SizeOverflowError
+from ..allocator.errors import DeviceError, InputError, InputTypeError, PlanError, ShapeError, SizeOverflowError
 from ..allocator.plan_digest import MAGIC, digest_positions
 from ..device.device import Device
 from ..shapes import checked_shape
@@ -233,13 +233,26 @@ class SectionEstimator:
         buffers = self._regions[name]
         places = {position: at for at, position in enumerate(buffers)}
         values = [self.section.values[position] for position in buffers]
-        found = self._planners.setdefault(name, OffsetPlanner()).find(
+        order = [places[position] for position in self.section.order if position in places] if name == "cpu" else []
+        if name not in self._planners:
+            self._planners[name] = OffsetPlanner(64 if name == "cpu" else _alignment(name))
+        found = self._planners[name].find(
             [nbytes[position] for position in buffers],
             [value.first for value in values],
             [value.last for value in values],
-            order=[places[position] for position in self.section.order if position in places] or None,
+            order=order or None,
         )
         return RegionMemory(name, found.peak, found.lower_bound)
+
+
+def _alignment(device: str) -> int:
+    """Alignment of places on a device: what its allocator says, if it is registered here."""
+    from ..device.registry import device_allocator
+
+    try:
+        return max(device_allocator(device).capabilities(Device(device).index).alignment, 1)
+    except DeviceError:
+        return 64
 
 
 def _place(entry: plan.Input, dim: int) -> str:

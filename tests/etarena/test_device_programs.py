@@ -11,6 +11,7 @@ from torch.export import Dim
 import etarena
 from etarena.allocator import plan_offsets
 from etarena.allocator.plan import Kind
+from etarena.propagation.sections import SectionEstimator
 from tests.helpers.placed_backend import PlacedDelegate, PlacedPartitioner
 from tests.helpers.simulated_device import SimulatedDevice
 
@@ -156,6 +157,12 @@ def test_device_memory_follows_the_input_and_is_planned(gpu):
         assert figures.device == "vulkan:0"
         assert figures.peak == plan.peak < rows * 16 * len(owners) + 256 * len(owners)
         assert figures.lower_bound == plan.lower_bound
+        estimator = SectionEstimator(section)
+        predicted = estimator.memory(estimator.sizes_for([(rows, 4)])).regions
+        assert [(one.device, one.peak) for one in predicted] == [
+            ("cpu", method.last_run.arena_bytes),
+            ("vulkan:0", figures.peak),
+        ]
 
 
 def test_methods_of_an_arena_share_device_memory(gpu):

@@ -31,7 +31,8 @@ class Layers(nn.Module):
 
 
 def facts(value: Any) -> tuple[Any, ...]:
-    return value.op, value.shape, value.dtype, str(value.device), value.stride
+    what = (value.op, value.shape, value.dtype, str(value.device), value.stride)
+    return *what, value.nbytes, value.first, value.last
 
 
 def results(found: etarena.Propagation) -> list[Any]:
@@ -40,9 +41,11 @@ def results(found: etarena.Propagation) -> list[Any]:
 
 def run_for_real(module: nn.Module, *inputs: Tensor) -> list[tuple[Any, ...]]:
     recorder = Recorder()
+    for tensor in (*inputs, *module.state_dict(keep_vars=True).values()):
+        recorder.add("before", "input", tensor, 0)
     with torch.no_grad(), recorder:
         kept = module(*inputs)
-    found = list(map(facts, recorder.results()))
+    found = [facts(value) for value in recorder.finish() if value.kind == "result"]
     del kept
     return found
 
@@ -72,6 +75,21 @@ def test_the_model_is_untouched() -> None:
     etarena.propagate(module, (torch.randn(1, 3, 4, 4),), device_map={"": "cpu", "norm": "cuda:1"})
     after = module.state_dict(keep_vars=True)
     assert all(after[name] is tensor and torch.equal(tensor, copy) for name, (tensor, copy) in before.items())
+
+
+def test_what_the_code_assigns_to_the_model_is_gone() -> None:
+    class Remembers(nn.Module):
+        last: Tensor | None = None
+
+        def forward(self, rows: Tensor) -> Tensor:
+            self.last = rows * 2
+            return self.last + 1
+
+    module = Remembers()
+    found = etarena.propagate(module, (torch.ones(3),))
+    assert module.last is None
+    assert "last" not in vars(module)
+    assert found.values[1].last == 2  # held by the model to the end
 
 
 class Chain(nn.Module):
