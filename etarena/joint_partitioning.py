@@ -4,7 +4,9 @@ The lowering asks them one by one and decomposes all that the one at hand does n
 ``linear`` to the second as a product with a permuted weight, which XNNPACK does not take.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from executorch.exir import EdgeProgramManager
@@ -16,9 +18,25 @@ from torch.fx import Node
 from .discoveries import all_nodes
 from .kernels import missing_kernel
 
-__all__ = ["delegated"]
+__all__ = ["asked_for", "delegated"]
 
 Check: TypeAlias = Callable[[Node], bool]
+
+_asked_for: ContextVar[str] = ContextVar("etarena_asked_for", default="")
+
+
+def asked_for() -> str:
+    """The method for which a partitioner is asked just now; "" outside of that."""
+    return _asked_for.get()
+
+
+@contextmanager
+def _asking(method: str) -> Iterator[None]:
+    token = _asked_for.set(method)
+    try:
+        yield
+    finally:
+        _asked_for.reset(token)
 
 
 def delegated(
@@ -39,7 +57,7 @@ def delegated(
     """
     apart: frozenset[OpOverload] = frozenset()
     while True:
-        chosen = {name: [_Joint(one, entries, apart) for one in entries] for name, entries in partitioners.items()}
+        chosen = {name: [_Joint(name, one, entries, apart) for one in entries] for name, entries in partitioners.items()}
         edge = lower({name: list(entries) for name, entries in chosen.items()})
         asked = {name: {operator for one in entries for operator in one.asked} for name, entries in chosen.items()}
         left = {operator for name in chosen for operator in _left(edge.exported_program(name)) & asked[name]}
@@ -59,6 +77,8 @@ class _Joint(Partitioner):
 
     Parameters
     ----------
+    method : str
+        The method's name.
     own : Partitioner
         Marks what goes to its backend.
     everyone : sequence of Partitioner
@@ -72,10 +92,12 @@ class _Joint(Partitioner):
         What they asked for.
     """
 
-    def __init__(self, own: Partitioner, everyone: Sequence[Partitioner], apart: frozenset[OpOverload]) -> None:
+    def __init__(
+        self, method: str, own: Partitioner, everyone: Sequence[Partitioner], apart: frozenset[OpOverload]
+    ) -> None:
         super().__init__(own.spec)
         self.asked: list[OpOverload] = []
-        self._own, self._everyone, self._apart = own, list(everyone), apart
+        self._method, self._own, self._everyone, self._apart = method, own, list(everyone), apart
         self._had_its_turn = False
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
@@ -93,11 +115,15 @@ class _Joint(Partitioner):
 
         def is_wanted(node: Node) -> bool:
             target: Any = node.target
-            return any(target in wanted and (check is None or check(node)) for wanted, check in asked)
+            with _asking(self._method):
+                return any(target in wanted and (check is None or check(node)) for wanted, check in asked)
 
         return self.asked, is_wanted
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        """What the partitioner itself marks."""
+        """What the partitioner itself marks; told the method if it has ``partition_method``."""
         self._had_its_turn = True
-        return self._own.partition(exported_program)
+        with _asking(self._method):
+            if hasattr(self._own, "partition_method"):
+                return self._own.partition_method(self._method, exported_program)  # type: ignore[no-any-return]
+            return self._own.partition(exported_program)

@@ -123,8 +123,9 @@ class VulkanPartitioner(Partitioner):
 
     Attributes
     ----------
-    reasons : dict of str to str
-        After an export, by the name of each node that did not go to Vulkan, why not.
+    reasons : dict of str to dict of str to str
+        After an export, for each method, by the name of each node that did not go to Vulkan, why not. ExecuTorch's own
+        lowering does not tell a partitioner the method, which is then ``"forward"``.
 
     Raises
     ------
@@ -137,7 +138,7 @@ class VulkanPartitioner(Partitioner):
     def __init__(self, skip: Sequence[str] = ()) -> None:
         super().__init__()
         self.skip = _skipped(skip)
-        self.reasons: dict[str, str] = {}
+        self.reasons: dict[str, dict[str, str]] = {}
         self.delegation_spec = DelegationSpec(BACKEND_ID, [CompileSpec("takes_devices", b"vulkan")])
 
     def ops_to_not_decompose(
@@ -153,14 +154,19 @@ class VulkanPartitioner(Partitioner):
         return operator_name(node) not in self.skip and unsupported(node) is None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        """Tag the nodes; each group becomes one delegate."""
-        support = _Support(self.skip, self.reasons)
+        """Tag the nodes of ``forward``; each group becomes one delegate."""
+        return self.partition_method("forward", exported_program)
+
+    def partition_method(self, method: str, exported_program: ExportedProgram) -> PartitionResult:
+        """Tag the nodes of a method."""
+        reasons = self.reasons[method] = {}
+        support = _Support(self.skip, reasons)
         tags = {}
         for partition in _told_partitions(exported_program, support):
             calls = [node for node in partition.nodes if node.target is not operator.getitem]
             if _is_idle(calls):
                 reason = "it moves no data, and nothing beside it goes to Vulkan"
-                self.reasons.update(dict.fromkeys((node.name for node in calls), reason))
+                reasons.update(dict.fromkeys((node.name for node in calls), reason))
                 continue
             tag = f"vulkan{partition.id}"
             tags[tag] = self.delegation_spec

@@ -136,4 +136,4 @@ def test_a_convolution_known_to_be_too_long_goes_elsewhere() -> None:
     partitioner = etarena.VulkanPartitioner()
     exported = etarena.export(model, (torch.randn(1, 40_000, 3, 3),), partitioners=[partitioner])
     assert not exported.plan().delegates
-    assert any("its loops have 90012 rounds" in reason for reason in partitioner.reasons.values())
+    assert any("its loops have 90012 rounds" in reason for reason in partitioner.reasons["forward"].values())
