@@ -33,17 +33,18 @@ TARGET = 1.05
 WAYS = ("alone", "mixed")
 LINEAR = ("aten.linear.default", "aten.addmm.default", "aten.mm.default")
 CONVOLUTION = ("aten.convolution.default", *LINEAR)
+LAYER_NORM = ("aten.layer_norm.default", "aten.native_layer_norm.default")
 
 MIXED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "espcn": (CONVOLUTION, ("aten.pixel_shuffle.default",)),
+    "espcn": (CONVOLUTION, ("aten.tanh.default",)),
     "mobilenet_v2": (CONVOLUTION, ("aten.mean.dim",)),
     "resnet": (CONVOLUTION, ("aten.mean.dim",)),
     "unet": (CONVOLUTION, ("aten.cat.default",)),
-    "segformer": (LINEAR, ("aten.native_layer_norm.default",)),
-    "vit": (LINEAR, ("aten.native_layer_norm.default",)),
-    "bert": (LINEAR, ("aten.native_layer_norm.default",)),
+    "segformer": (LINEAR, LAYER_NORM),
+    "vit": (LINEAR, LAYER_NORM),
+    "bert": (LINEAR, LAYER_NORM),
     "llama": (LINEAR, ("aten.cat.default",)),
-    "whisper_encoder": (LINEAR, ("aten.native_layer_norm.default",)),
+    "whisper_encoder": (LINEAR, LAYER_NORM),
 }
 """By model the operators that a mixed export leaves to XNNPACK, and those that it leaves to the CPU; Vulkan has all
 others that it knows."""

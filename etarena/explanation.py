@@ -148,8 +148,8 @@ def _lowered(
 
         def watch(name: str, program: ExportedProgram) -> None:
             names = {str(symbol): text for symbol, text in captures[name].names.items()}
-            sites[name] = survey(program, partitioners[name], heard, names)
-            went[name] = taken(program, partitioners[name])
+            sites[name] = survey(name, program, partitioners[name], heard, names)
+            went[name] = taken(name, program, partitioners[name])
 
         try:
             return lowered(captures, partitioners, watch), sites, went, []
@@ -159,7 +159,7 @@ def _lowered(
 
 
 def _before_lowering(captures: Mapping[str, Capture], heard: Reasons) -> dict[str, list[Site]]:
-    return {name: survey(capture.program, (), heard, {}) for name, capture in captures.items()}
+    return {name: survey(name, capture.program, (), heard, {}) for name, capture in captures.items()}
 
 
 def refusals_of(error: ExportError, sites: Mapping[str, Sequence[Site]]) -> list[Refusal]:

@@ -18,6 +18,7 @@ from .devices.placement import Placement, own_device_tags, place_on_devices
 from .discoveries import renamed_conditions, told_symbols
 from .embed import finished_file
 from .empty_results import AllowNoElements
+from .joint_partitioning import delegated
 from .kernels import check_kernels
 from .legalize import MatchDimOrders, ReplaceMissingKernels
 from .loops import emitting_loops
@@ -86,19 +87,23 @@ def _lower(
     conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
     passes: dict[str, list[Any]] = {}
     if any(partitioners.values()):
-        from .delegates.xnnpack.partition import prepared  # it imports XNNPACK's partitioner
+        from .delegates.xnnpack.partition import prepared, taken_before  # it imports XNNPACK's partitioner
 
         passes, partitioners = prepared(partitioners)
-        for chosen in passes.values():
-            chosen.insert(0, ResizePixels())
-    edge = to_edge_transform_and_lower(
-        {
-            name: decomposed_bodies(capture.program) if partitioners[name] else capture.program
-            for name, capture in captures.items()
-        },
-        transform_passes=passes or None,
-        partitioner=dict(partitioners),
-        compile_config=EdgeCompileConfig(_check_ir_validity=False),
+        for name, chosen in passes.items():
+            chosen.insert(0, ResizePixels(taken_before(partitioners[name])))
+    programs = {
+        name: decomposed_bodies(capture.program) if partitioners[name] else capture.program
+        for name, capture in captures.items()
+    }
+    edge = delegated(
+        partitioners,
+        lambda chosen: to_edge_transform_and_lower(
+            dict(programs),
+            transform_passes=passes or None,
+            partitioner=dict(chosen),
+            compile_config=EdgeCompileConfig(_check_ir_validity=False),
+        ),
     )
     if watch is not None:
         for name in captures:

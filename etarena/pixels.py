@@ -3,6 +3,7 @@
 Vision transformers keep a picture as [batch, pixels, channels], which is how a convolution of XNNPACK wants it, too.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch.utils._pytree as pytree
@@ -24,13 +25,25 @@ _FARTHEST = 4
 
 
 class ResizePixels(PassBase):
-    """Make ``resize2d(view(permute(x)))`` before a convolution a resizing of x itself, with a channels-last result."""
+    """Make ``resize2d(view(permute(x)))`` before a convolution a resizing of x itself, with a channels-last result.
+
+    Parameters
+    ----------
+    is_taken : callable
+        Whether a resizing goes to a delegate, as far as is known; then it stays as it is.
+    """
+
+    def __init__(self, is_taken: Callable[[Node], bool]) -> None:
+        super().__init__()
+        self._is_taken = is_taken
 
     def call(self, graph_module: GraphModule) -> PassResult:
         """Rewrite `graph_module` in place."""
         changed = False
         for node in list(graph_module.graph.nodes):
-            if node.target is _edge.etarena.resize2d.default and _feeds_convolution(node, _FARTHEST):
+            if node.target is not _edge.etarena.resize2d.default or self._is_taken(node):
+                continue
+            if _feeds_convolution(node, _FARTHEST):
                 changed |= _rewrite(graph_module, node)
         if changed:
             graph_module.graph.eliminate_dead_code()

@@ -20,13 +20,14 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from .discoveries import all_nodes, operator_name
+from .joint_partitioning import asked_for
 from .kernels import missing_kernel
 from .legalize import ReplaceMissingKernels
 
 __all__ = ["Reasons", "Site", "Taken", "heard_reasons", "source_line", "survey", "taken", "traceback_line"]
 
-Reasons = dict[str, list[str]]
-"""What partitioners said against a node, by the node's name."""
+Reasons = dict[tuple[str, str], list[str]]
+"""What partitioners said against a node, by the names of the method and the node."""
 
 FRAME = re.compile(r'File "(.+?)", line (\d+), in .*\n\s*(.*)')
 LIBRARIES = tuple(
@@ -84,9 +85,13 @@ class Taken:
 
 
 def survey(
-    program: ExportedProgram, partitioners: Sequence[Partitioner], heard: Reasons, names: Mapping[str, str]
+    method: str,
+    program: ExportedProgram,
+    partitioners: Sequence[Partitioner],
+    heard: Reasons,
+    names: Mapping[str, str],
 ) -> list[Site]:
-    """Every call of an operator in a program after partitioning, bodies of control flow included, in graph order.
+    """Every call of an operator in a method after partitioning, bodies of control flow included, in graph order.
 
     `names` has the user's names of torch's symbols, for what partitioners said.
     """
@@ -96,7 +101,7 @@ def survey(
             node.name,
             source_line(node.meta.get("stack_trace") or ""),
             "" if node.target in ReplaceMissingKernels.REPLACED else missing_kernel(node.target),
-            tuple(_renamed(reason, names) for reason in _reasons(node, partitioners, heard)),
+            tuple(_renamed(reason, names) for reason in _reasons(method, node, partitioners, heard)),
             bool(node.meta.get("unbacked_bindings")),
         )
         for node in all_nodes(program.graph_module)
@@ -104,10 +109,10 @@ def survey(
     ]
 
 
-def taken(program: ExportedProgram, partitioners: Sequence[Partitioner]) -> list[Taken]:
+def taken(method: str, program: ExportedProgram, partitioners: Sequence[Partitioner]) -> list[Taken]:
     """Every call of an operator that a delegate took, after partitioning."""
     return [
-        Taken(module.backend_id, operator_name(node), tuple(_kept_reasons(node, partitioners)))
+        Taken(module.backend_id, operator_name(node), tuple(_kept_reasons(method, node, partitioners)))
         for module in program.graph_module.modules()
         if isinstance(module, LoweredBackendModule)
         for node in all_nodes(module.original_module.graph_module)
@@ -115,17 +120,17 @@ def taken(program: ExportedProgram, partitioners: Sequence[Partitioner]) -> list
     ]
 
 
-def _kept_reasons(node: Node, partitioners: Sequence[Partitioner]) -> Iterator[str]:
-    """What those partitioners say that keep their reasons by node, as `VulkanPartitioner` does."""
+def _kept_reasons(method: str, node: Node, partitioners: Sequence[Partitioner]) -> Iterator[str]:
+    """What those partitioners say that keep their reasons by method and node, as `VulkanPartitioner` does."""
     for partitioner in partitioners:
-        said = getattr(partitioner, "reasons", {}).get(node.name)
+        said = getattr(partitioner, "reasons", {}).get(method, {}).get(node.name)
         if said is not None:
             yield f"{type(partitioner).__name__}: {said}"
 
 
-def _reasons(node: Node, partitioners: Sequence[Partitioner], heard: Reasons) -> Iterator[str]:
-    yield from heard.get(node.name, ())
-    yield from _kept_reasons(node, partitioners)
+def _reasons(method: str, node: Node, partitioners: Sequence[Partitioner], heard: Reasons) -> Iterator[str]:
+    yield from heard.get((method, node.name), ())
+    yield from _kept_reasons(method, node, partitioners)
     for partitioner in partitioners:
         known = getattr(partitioner, "target_partitioner_configs", None)  # of those made of configurations
         name = getattr(node.target, "__name__", None)
@@ -143,7 +148,7 @@ def heard_reasons() -> Iterator[Reasons]:
     heard: Reasons = {}
 
     def note(_self: WhyNoPartition, node: Node, reason: str) -> None:
-        said = heard.setdefault(node.name, [])
+        said = heard.setdefault((asked_for(), node.name), [])
         if reason not in said:
             said.append(reason)
 

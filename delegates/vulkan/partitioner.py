@@ -75,6 +75,15 @@ class _Support(OperatorSupportBase):
         self.refused, self.reasons = refused, reasons
         self.untold: dict[Node, str] = {}  # whose sizes nobody tells, and why
 
+    def leave_for_others(self, nodes: Sequence[Node]) -> None:
+        """Leave what is made of constants alone, in order, where something reads it that does not go to Vulkan.
+
+        Others look for a weight there (XNNPACK behind a permutation), and the export can make it once and for all.
+        """
+        for node in reversed(nodes):
+            if not all(self.is_node_supported({}, user) for user in node.users):
+                self.untold.setdefault(node, "it is made of constants alone, and read outside of Vulkan")
+
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
         """As torch.fx asks."""
         if node.op != "call_function" or node.meta.get("delegation_tag") is not None:
@@ -114,8 +123,9 @@ class VulkanPartitioner(Partitioner):
 
     Attributes
     ----------
-    reasons : dict of str to str
-        After an export, by the name of each node that did not go to Vulkan, why not.
+    reasons : dict of str to dict of str to str
+        After an export, for each method, by the name of each node that did not go to Vulkan, why not. ExecuTorch's own
+        lowering does not tell a partitioner the method, which is then ``"forward"``.
 
     Raises
     ------
@@ -128,7 +138,7 @@ class VulkanPartitioner(Partitioner):
     def __init__(self, skip: Sequence[str] = ()) -> None:
         super().__init__()
         self.skip = _skipped(skip)
-        self.reasons: dict[str, str] = {}
+        self.reasons: dict[str, dict[str, str]] = {}
         self.delegation_spec = DelegationSpec(BACKEND_ID, [CompileSpec("takes_devices", b"vulkan")])
 
     def ops_to_not_decompose(
@@ -139,15 +149,24 @@ class VulkanPartitioner(Partitioner):
         kept = [_overload(name) for name, found in all_operators().items() if found.keep and name not in self.skip]
         return kept, lambda node: unsupported(node, any_layout=True) is None
 
+    def takes(self, node: Node) -> bool:
+        """Whether a node of an edge program would go to Vulkan, by itself; others that come later ask."""
+        return operator_name(node) not in self.skip and unsupported(node) is None
+
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        """Tag the nodes; each group becomes one delegate."""
-        support = _Support(self.skip, self.reasons)
+        """Tag the nodes of ``forward``; each group becomes one delegate."""
+        return self.partition_method("forward", exported_program)
+
+    def partition_method(self, method: str, exported_program: ExportedProgram) -> PartitionResult:
+        """Tag the nodes of a method."""
+        reasons = self.reasons[method] = {}
+        support = _Support(self.skip, reasons)
         tags = {}
         for partition in _told_partitions(exported_program, support):
             calls = [node for node in partition.nodes if node.target is not operator.getitem]
             if _is_idle(calls):
                 reason = "it moves no data, and nothing beside it goes to Vulkan"
-                self.reasons.update(dict.fromkeys((node.name for node in calls), reason))
+                reasons.update(dict.fromkeys((node.name for node in calls), reason))
                 continue
             tag = f"vulkan{partition.id}"
             tags[tag] = self.delegation_spec
@@ -166,7 +185,9 @@ def _is_idle(calls: Sequence[Node]) -> bool:
 def _told_partitions(program: ExportedProgram, support: _Support) -> Sequence[Partition]:
     """Parts of the graph whose inputs tell all of their sizes; what they do not tell is made outside."""
     order = {node: place for place, node in enumerate(program.graph_module.graph.nodes)}
+    fixed = _made_of_constants(program)
     while True:
+        support.leave_for_others(fixed)
         proposer = CapabilityBasedPartitioner(program.graph_module, support, allows_single_node_partition=True)
         found: Sequence[Partition] = proposer.propose_partitions()
         untold = [
@@ -177,10 +198,24 @@ def _told_partitions(program: ExportedProgram, support: _Support) -> Sequence[Pa
         support.untold.update(untold)
 
 
+def _constant_names(program: ExportedProgram) -> set[str]:
+    return {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in CONSTANTS}
+
+
+def _made_of_constants(program: ExportedProgram) -> list[Node]:
+    names = _constant_names(program)
+    found: dict[Node, None] = {}
+    for node in program.graph_module.graph.nodes:
+        sources = node.all_input_nodes
+        if node.op == "call_function" and sources and all(one.name in names or one in found for one in sources):
+            found[node] = None
+    return list(found)
+
+
 def _untold(program: ExportedProgram, nodes: Sequence[Node]) -> tuple[Node, str] | None:
     """The first node with a size that the inputs of a part of the graph do not tell, and why; None if they do."""
     inside = set(nodes)
-    constants = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in CONSTANTS}
+    constants = _constant_names(program)
     sources = {
         source
         for node in nodes

@@ -1,18 +1,23 @@
 """What is done to a program before XNNPACK's partitioner sees it, so that varying sizes do not cut it up."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from executorch.backends.xnnpack.partition.config.generic_node_configs import BMMConfig, ViewCopyConfig
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir.backend.partitioner import Partitioner
+from torch.fx import Node
 from torch.fx.passes.infra.pass_base import PassBase
 
 from .matmul import ProductConfig
 from .reshapes import RESHAPED, OneVaryingSize
 from .views import DropIdle, UnfoldProducts, WriteInferredSizes
 
-__all__ = ["prepared"]
+__all__ = ["Taken", "prepared", "taken_before"]
+
+Taken: TypeAlias = Callable[[Node], bool]
+"""Whether a node goes to a partitioner that comes before XNNPACK's."""
 
 
 def prepared(
@@ -38,12 +43,22 @@ def prepared(
         chosen: list[PassBase] = []
         if any(_takes(entry, BMMConfig) for entry in entries):
             chosen.append(DropIdle())
-            chosen.append(UnfoldProducts())
+            chosen.append(UnfoldProducts(taken_before(entries)))
         if any(_takes(entry, ViewCopyConfig) for entry in entries):
             chosen.append(WriteInferredSizes())
         if chosen:
             passes[name] = chosen
     return passes, {name: [_extended(entry) for entry in entries] for name, entries in partitioners.items()}
+
+
+def taken_before(partitioners: Sequence[Partitioner]) -> Taken:
+    """What those say to take that come before the first of XNNPACK; passes leave it as it is.
+
+    A partitioner says so by a method ``takes(node)``; of one without it nothing is known.
+    """
+    first = next((i for i, entry in enumerate(partitioners) if isinstance(entry, XnnpackPartitioner)), 0)
+    asked = [entry.takes for entry in partitioners[:first] if hasattr(entry, "takes")]
+    return lambda node: any(takes(node) for takes in asked)
 
 
 def _takes(partitioner: Partitioner, config: type) -> bool:

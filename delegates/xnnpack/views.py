@@ -6,7 +6,7 @@ in two. A view with two varying sizes cannot be said to XNNPACK at all, but the 
 for ``bmm``, which takes three; XNNPACK's own product takes any number, so that these views go.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -44,12 +44,21 @@ class UnfoldProducts(PassBase):
     """Replace ``view(bmm(view(a), view(b)))``, whose views only fold batch dimensions, by one product of a and b.
 
     Products are left alone unless one of the views has several varying sizes, which is where XNNPACK would stop.
+
+    Parameters
+    ----------
+    is_taken : callable
+        Whether a product goes elsewhere before XNNPACK is asked; then it stays as it is.
     """
+
+    def __init__(self, is_taken: Callable[[Node], bool] = lambda node: False) -> None:
+        super().__init__()
+        self._is_taken = is_taken
 
     def call(self, graph_module: GraphModule) -> PassResult:
         """Run the pass."""
         for node in list(graph_module.graph.nodes):
-            if node.target is _BMM:
+            if node.target is _BMM and not self._is_taken(node):
                 _unfold(graph_module, node)
         return _finished(graph_module)
 

@@ -10,6 +10,7 @@ from ....allocator.errors import Error
 from .dims import reason_unless_float, require_one_dtype, same_dtype
 from .lanes import LANES, group_constants, lane_shader, waves_of
 from .registry import operator
+from .rounds import require_rounds, too_long
 from .views import spread_strides
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def check_attention(values: dict[str, Any]) -> str | None:
         return "its mask has more dimensions than the queries"
     if mask is not None and str(mask.dtype) not in ("torch.bool", str(query.dtype)):
         return f"its mask is {mask.dtype}"
+    if isinstance(key.shape[-2], int) and too_long(key.shape[-2] // LANES):
+        return too_long(key.shape[-2] // LANES)
     reason = reason_of_shapes(query, key, value, values["enable_gqa"])
     return reason or reason_unless_float(values, "query") or same_dtype(query, [key, value])
 
@@ -113,6 +116,7 @@ def emit(call: Call, mask: BoundTensor | None, causal: bool, ahead: int, window:
     if out.numel == 0:
         return
     require_one_dtype(call, query, key, value, out)
+    require_rounds(call, as_four(key)[2] // LANES)
     (batch, heads, queries, columns), (_, key_heads, keys, _) = as_four(query), as_four(key)
     value_columns = as_four(value)[3]
     fits = as_four(key) == (batch, key_heads, keys, columns) and as_four(value)[:3] == (batch, key_heads, keys)

@@ -13,6 +13,7 @@ from .call import groups_1d
 from .lanes import LANES, activation_constants, group_constants, lane_shader, slices, waves_of
 from .matmul import MOST_GROUPS, Product, dispatch_product, pack_rows_by_four
 from .registry import operator
+from .rounds import MOST_ROUNDS, require_rounds, too_long
 
 if TYPE_CHECKING:
     from .call import BoundTensor, Call
@@ -131,7 +132,8 @@ class Convolution:
         """Whether loading each pixel of a row once for all taps pays, and can be unrolled."""
         columns = 3 * self.stride[1] + (self.kernel[1] - 1) * self.dilation[1] + 1
         unrolled = 3 <= self.kernel[1] <= MOST_ROW_TAPS and self.padding[1] < columns <= 32
-        return unrolled and not self.transposed
+        short = self.kernel[0] * (1 + self.in_of_group) <= MOST_ROUNDS
+        return unrolled and not self.transposed and short
 
     @property
     def channel_tiles(self) -> int:
@@ -174,7 +176,18 @@ def by_output(weight: np.ndarray[Any, Any], groups: int, y: Taps, x: Taps) -> np
 def check_convolution(values: dict[str, Any]) -> str | None:
     """Volumes are left to others."""
     rank = values["input"].dim()
-    return None if rank in {3, 4} else f"it is a convolution of {rank - 2} dimensions"
+    if rank not in {3, 4}:
+        return f"it is a convolution of {rank - 2} dimensions"
+    first, second, *kernel = values["weight"].shape
+    inner = first // values["groups"] if values["transposed"] else second
+    sizes = (inner, *kernel)
+    return too_long(direct_rounds(*sizes)) if all(isinstance(size, int) for size in sizes) else None
+
+
+def direct_rounds(channels: int, *kernel: int) -> int:
+    """Rounds of the direct kernel: of its loops over rows of taps, taps, and input channels by four."""
+    rows, columns = kernel if len(kernel) == 2 else (1, *kernel)
+    return rows * (1 + columns * (1 + channels // 4))
 
 
 @operator("aten.convolution.default", check=check_convolution)
@@ -300,6 +313,7 @@ def direct(
     """One dispatch of the direct kernel, for outputs ``phase``, ``phase + out_step``, ..."""
     out, bias, weight = call.out, call["bias"], call["weight"]
     weights, strides = weights_for(call, sizes, y, x)
+    require_rounds(call, direct_rounds(sizes.in_of_group, y.count, x.count))
     grid = [len(range(phase[d], sizes.out_size[d], out_step[d])) for d in range(2)]
     pixels = grid[0] * grid[1]
     if pixels == 0:

@@ -10,6 +10,7 @@ import numpy as np
 
 from .lanes import activation_constants, group_constants, lane_shader, slices, waves_of
 from .registry import operator
+from .rounds import MOST_ROUNDS
 
 if TYPE_CHECKING:
     from .call import BoundTensor, Call
@@ -56,6 +57,11 @@ class Product:
         return next(rows for rows in (1, 2, 4, 8) if rows >= self.m or rows == 8)
 
     @property
+    def step(self) -> int:
+        """How far along k a round goes."""
+        return 32 // self.rows
+
+    @property
     def row_tiles(self) -> int:
         """Tiles of rows that a lane works on."""
         return 2 if self.m > 8 else 1
@@ -85,8 +91,8 @@ class Product:
             6: self.bias_kind,
         }
 
-    def push(self, first_tile: int, first_batch: int) -> bytes:
-        """Push constants of the dispatch that begins at a tile of rows and a member of the batch."""
+    def push(self, first_tile: int, first_batch: int, first_k: int) -> bytes:
+        """Push constants of the dispatch that begins at a tile of rows, a member of the batch and a place along k."""
         strides = (
             self.a_row,
             self.a_batch,
@@ -96,7 +102,8 @@ class Product:
             self.b_batch,
             *(self.bias or (0, 0, 0)),
         )
-        return struct.pack("=12I2f2I", self.m, self.n, self.k, *strides, self.alpha, self.beta, first_tile, first_batch)
+        first = (first_tile, first_batch, first_k)
+        return struct.pack("=12I2f3I", self.m, self.n, self.k, *strides, self.alpha, self.beta, *first)
 
 
 def dispatch_product(
@@ -111,15 +118,52 @@ def dispatch_product(
     """Emit a product; with `scales` (float32, one for each column) B is of int8."""
     if out.numel == 0:
         return
+    most = MOST_ROUNDS // 32 * 32 * product.step
+    if product.k > most:
+        _dispatch_pieces(call, product, most, a, b, bias, out, scales)
+    else:
+        _dispatch_piece(call, product, 0, a, b, bias, out, scales, activation_constants(call))
+
+
+def _dispatch_pieces(
+    call: Call,
+    product: Product,
+    most: int,
+    a: BoundTensor,
+    b: BoundTensor,
+    bias: BoundTensor | None,
+    out: BoundTensor,
+    scales: BoundTensor | None,
+) -> None:
+    """A sum along k that is too long for one loop: what a piece gives is the bias of the next."""
+    for first, length in slices(product.k, most):
+        last = first + length == product.k
+        result = out if last else call.temporary(out.dtype, out.shape)
+        activation = activation_constants(call) if last else {}
+        _dispatch_piece(call, replace(product, k=first + length), first, a, b, bias, result, scales, activation)
+        bias, product = result, replace(product, bias=(product.n, 1, product.m * product.n), beta=1.0)
+
+
+def _dispatch_piece(
+    call: Call,
+    product: Product,
+    first_k: int,
+    a: BoundTensor,
+    b: BoundTensor,
+    bias: BoundTensor | None,
+    out: BoundTensor,
+    scales: BoundTensor | None,
+    activation: dict[int, int | float],
+) -> None:
     shader = lane_shader(f"matmul_{out.short}" + ("_int8" if scales is not None else ""), call.limits)
     reads = [a, b, a if bias is None else bias, *([] if scales is None else [scales])]
-    constants = {**product.constants(), **group_constants(call.limits), **activation_constants(call)}
+    constants = {**product.constants(), **group_constants(call.limits), **activation}
     row_groups = -(-product.m // (product.rows * product.row_tiles))
     columns = -(-product.n // (TILE * product.column_tiles * waves_of(call.limits)))
     for first_batch, batches in slices(product.batch, MOST_GROUPS):
         for first_tile, tiles in slices(row_groups, MOST_GROUPS):
             groups = (tiles, columns, batches)
-            call.dispatch(shader, reads, [out], product.push(first_tile, first_batch), groups, constants)
+            call.dispatch(shader, reads, [out], product.push(first_tile, first_batch, first_k), groups, constants)
 
 
 def pack_rows_by_four(weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -50,7 +50,7 @@ def softmax(call: Call) -> None:
         groups = groups_1d(middle.outer * middle.inner // columns, PER_GROUP)
     else:
         groups = groups_1d(middle.outer, 1)
-        constants[LOCAL_SIZE] = row_lanes(middle.size)
+        constants[LOCAL_SIZE] = row_lanes(call, middle.size)
     call.dispatch("softmax", [x], [result], push, groups, constants)
     if result is not out:
         convert(call, result, out)
@@ -125,7 +125,7 @@ def normalize(
         6: int(bias is not None),
         7: int(statistics is not None),
         8: int(aligned),
-        LOCAL_SIZE: row_lanes(rows.size),
+        LOCAL_SIZE: row_lanes(call, rows.size),
         **tail(x.numel),
     }
     reads = [x, known if weight is None else weight, known if bias is None else bias]

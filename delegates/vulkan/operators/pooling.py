@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from .call import groups_1d
 from .lanes import waves_of
+from .reductions import reduce
 from .registry import operator
+from .rounds import require_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "max_pool2d"]
 
+LARGE = 1024  # elements of a plane beyond which one invocation does not do for it
 FLOATS = {"torch.float32", "torch.float16"}
 
 
@@ -33,11 +36,12 @@ def pair(given: Sequence[int] | int | None, default: tuple[int, int]) -> tuple[i
     return values[0], values[-1]
 
 
-def pool(call: Call, constants: dict[int, int | float]) -> None:
-    """Emit the pooling of all planes; with a second result the places of the maxima."""
+def pool(call: Call, window: tuple[int, int], constants: dict[int, int | float]) -> None:
+    """Emit the pooling of all planes, by windows of at most that size; with a second result the places of the maxima."""
     x, out = call["self"], call.out
     if out.numel == 0:
         return
+    require_rounds(call, window[0] * (1 + window[1]))
     invocations = 8 * waves_of(call.limits)
     places = call.outs[1] if len(call.outs) > 1 else out
     constants = {**constants, 2: int(len(call.outs) > 1), 100: invocations}
@@ -55,7 +59,7 @@ def max_pool2d(call: Call) -> None:
         *pair(call["padding"], (0, 0)),
         *pair(call["dilation"], (1, 1)),
     )
-    pool(call, {0: 1, **dict(enumerate(sizes, 3))})
+    pool(call, window, {0: 1, **dict(enumerate(sizes, 3))})
 
 
 @operator("aten.avg_pool2d.default", check=check_floats)
@@ -64,16 +68,29 @@ def avg_pool2d(call: Call) -> None:
     window = pair(call["kernel_size"], (1, 1))
     sizes = (*window, *pair(call["stride"], window), *pair(call["padding"], (0, 0)))
     divisor = int(call["divisor_override"] or 0)
-    pool(call, {0: 0, **dict(enumerate(sizes, 3)), 11: int(call["count_include_pad"]), 12: divisor})
+    pool(call, window, {0: 0, **dict(enumerate(sizes, 3)), 11: int(call["count_include_pad"]), 12: divisor})
+
+
+def adaptive_window(call: Call) -> tuple[int, int]:
+    """The most rows and columns that an output sees."""
+    sizes = zip(call["self"].shape[-2:], call.out.shape[-2:], strict=True)
+    rows, columns = (-(-size // max(outputs, 1)) + 1 for size, outputs in sizes)
+    return rows, columns
 
 
 @operator("aten._adaptive_avg_pool2d.default", "aten.adaptive_avg_pool2d.default", check=check_floats)
 def adaptive_avg_pool2d(call: Call) -> None:
     """The mean of as many windows as outputs are asked for."""
-    pool(call, {0: 0, 1: 1, 11: 0})
+    x, out = call["self"], call.out
+    pixels = x.shape[-2] * x.shape[-1]
+    if tuple(out.shape[-2:]) == (1, 1) and pixels > LARGE:
+        rank = len(x.shape)
+        reduce(call, "sum", x, [rank - 2, rank - 1], out, scale=1 / pixels)
+    else:
+        pool(call, adaptive_window(call), {0: 0, 1: 1, 11: 0})
 
 
 @operator("aten.adaptive_max_pool2d.default", check=check_floats)
 def adaptive_max_pool2d(call: Call) -> None:
     """The largest of as many windows as outputs are asked for."""
-    pool(call, {0: 1, 1: 1})
+    pool(call, adaptive_window(call), {0: 1, 1: 1})

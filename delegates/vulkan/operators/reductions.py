@@ -10,6 +10,7 @@ from .binary import binary
 from .call import BoundTensor, Call, groups_1d
 from .elements import FLOAT, INT, PER_GROUP, TYPE, common_kind, generate, tail
 from .registry import operator
+from .rounds import require_rounds
 from .unary import convert
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ OF_NOTHING = {"sum": 0, "prod": 1}
 CHUNK = 4096  # elements that are added up one after another, at most
 FEW = 64  # workgroups or fewer leave a device idle
 CHUNK_OF_SCAN = 4096
+LONGEST_SHARE = 1 << 16  # elements of a row that an invocation has, while a workgroup can have more invocations
 LONG = 4096  # columns beyond are not left to one invocation; lavapipe ends loops after 65535 rounds
 
 
@@ -42,11 +44,18 @@ class Middle:
         return 0 if self.inner == 1 else 4 if self.inner % 4 == 0 else 1
 
 
-def row_lanes(size: int) -> int:
-    """Invocations of a workgroup that goes along a row: a power of two, each with some fours of elements."""
-    lanes = 8
-    while lanes < 128 and size > lanes * 32:
+def row_lanes(call: Call, size: int) -> int:
+    """Invocations of a workgroup that goes along a row up to three times: a power of two, each with fours of elements.
+
+    Raises
+    ------
+    Error
+        The row is so long that the device's largest workgroup takes too many rounds.
+    """
+    lanes, most = 8, call.limits.get("maxComputeWorkGroupInvocations", 128)
+    while (lanes < 128 and size > lanes * 32) or (2 * lanes <= most and size > lanes * LONGEST_SHARE):
         lanes *= 2
+    require_rounds(call, 3 * (size // (4 * lanes)))
     return lanes
 
 
@@ -169,7 +178,7 @@ def _dispatch(
         groups = groups_1d(middle.outer * chunks * middle.inner // middle.columns, PER_GROUP)
     else:
         groups = groups_1d(middle.outer * chunks, 1)
-        constants[LOCAL_SIZE] = row_lanes(step)
+        constants[LOCAL_SIZE] = row_lanes(call, step)
     call.dispatch("reduce", [x], [out], push, groups, constants)
 
 
@@ -266,7 +275,7 @@ def _arg_extreme(call: Call, largest: bool, x: BoundTensor, dim: int | None, out
     }
     together = constants[4] != 1
     if together:
-        constants[LOCAL_SIZE] = row_lanes(middle.size)
+        constants[LOCAL_SIZE] = row_lanes(call, middle.size)
     groups = groups_1d(middle.outer * middle.inner, 1 if together else PER_GROUP)
     call.dispatch("arg_reduce", [x], [out], push, groups, constants)
 

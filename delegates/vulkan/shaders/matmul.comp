@@ -27,6 +27,7 @@ layout(push_constant) uniform Parameters {
   uint bias_row, bias_column, bias_batch;
   float alpha, beta;
   uint first_tile, first_batch;  // of this dispatch; tiles of rows
+  uint first_k;                  // a multiple of STEP; k is where it ends
 };
 
 layout(set = 0, binding = 0) readonly buffer A4 { STORED4 a4[]; };
@@ -108,8 +109,8 @@ void main() {
     a_at[t] = batch * a_batch + min(first_row + t * 8 + lane % ROWS, m - 1) * a_row;
   }
 
-  uint whole = k / STEP * STEP;
-  for (uint at = 0; at < whole; at += STEP) {
+  uint whole = first_k + (k - first_k) / STEP * STEP;
+  for (uint at = first_k; at < whole; at += STEP) {
     vec4 a[ROW_TILES];
     [[unroll]] for (uint t = 0; t < ROW_TILES; t++) {
       a[t] = load_a(a_at[t] + at + lane / ROWS * 4);
