@@ -10,6 +10,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from etarena.delegates.repeating cimport Repeating
 from etarena.delegates.table cimport (
     ETARENA_BOOL, ETARENA_DOUBLE, ETARENA_INT, Table, etarena_delegate, etarena_requirement, etarena_spec,
 )
@@ -262,6 +263,9 @@ cdef int32_t execute(
     cdef list args = []
     cdef Scratch lent
     try:
+        if isinstance(<object> handle, Repeating):
+            if (<Repeating> handle).repeat(arguments, count, scratch, nbytes):
+                return ETARENA_OK
         for i in range(count):
             if arguments[i].kind == ETARENA_TENSOR:
                 args.append(from_argument(&arguments[i], None, False))
