@@ -174,7 +174,18 @@ def apply(
         struct.pack(f"<{len(words)}I", *words),
         groups_1d(-(-out.numel // 4), PER_GROUP),
         constants,
+        replaceable=_replaceable(tensors, plan.modes, out),
     )
+
+
+def _replaceable(tensors: Sequence[BoundTensor], modes: Sequence[int], out: BoundTensor) -> list[BoundTensor]:
+    """Operands that are laid out as the result is, and are not read in another way as well."""
+    elsewhere = {tensor.number for tensor, mode in zip(tensors, modes, strict=True) if mode not in (WHOLE, NUMBER)}
+    return [
+        tensor
+        for tensor, mode in zip(tensors, modes, strict=True)
+        if mode == WHOLE and tensor.number not in elsewhere and tensor.nbytes == out.nbytes
+    ]
 
 
 def _six(numbers: Sequence[int], filler: int) -> list[int]:
