@@ -80,6 +80,8 @@ class ArenaRun:
     def commands(self, recordings: Recordings) -> Commands:
         """Commands for this placement, recorded before or now."""
         key = self._key()
+        if key is None:
+            return self._record()
         found = recordings.get(key)
         if found is not None and found.is_ready and all(guard.is_there() for guard in found.guards):
             recordings.move_to_end(key)
@@ -89,12 +91,13 @@ class ArenaRun:
             recordings.popitem(last=False)
         return made
 
-    def _key(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[Any, ...] | None:
+        """What tells this placement from others; None if that cannot be told."""
         key: list[Any] = [id(self.arena), self._base]
         for arg in self._args:
             if isinstance(arg, ETensor):
                 key.append(arg.address if arg.device.is_cpu else key_of(self._session.device, arg))
-        return tuple(key)
+        return None if None in key else tuple(key)
 
     def _record(self) -> Commands:
         device = self._session.device
