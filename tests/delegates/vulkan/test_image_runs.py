@@ -307,3 +307,21 @@ def test_srgb_images_are_linear_light_in_a_model(device: vulkan.Device, method: 
             np.testing.assert_allclose(found[..., :3], encoded(decoded(given[..., :3]) / 2), atol=0.51)
             np.testing.assert_array_equal(found[..., 3], given[..., 3] // 2)
         del source, to
+
+
+def test_images_alone_need_no_allocator(
+    device: vulkan.Device, files: dict[int, bytes], images: list[vulkan.Image]
+) -> None:
+    """Only results that the caller gives no memory for come from the device's allocator."""
+    etarena.unregister_device_allocator("vulkan")
+    try:
+        method = etarena.load(files[4], etarena.Arena(), vulkan=device).method()
+        works(device, method, images)
+        given = tensor(device, images[0])
+        with pytest.raises(etarena.DeviceError, match="no allocator is registered for vulkan"):
+            method.execute([given])
+        method.trim()
+        works(device, method, images)
+    finally:
+        etarena.register_device_allocator(vulkan.VulkanAllocator(device))
+    assert method.execute([given])[0].shape == (1, 4, 4, 6)
