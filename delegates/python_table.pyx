@@ -313,17 +313,22 @@ cdef object withdraw(list args, object room, Scratch lent):
     return kept
 
 
-def hold_leaked(owner: object) -> None:
+def hold_leaked(owner: object, tensors=()) -> None:
     """Keep memory alive that a delegate still has views of, though it must not.
 
     Parameters
     ----------
     owner
-        What keeps the memory of all arguments of the runs so far.
+        What keeps the memory of all arguments of the runs so far, but for that of `tensors`.
+    tensors
+        Of the caller. Those on devices are let go: views are of the CPU's memory.
     """
     cdef ETensor tensor
-    for tensor in leaked.pop(get_ident(), ()):
-        tensor.owner = owner
+    found = leaked.pop(get_ident(), ())
+    if found:
+        kept = owner, [each for each in tensors if type(each) is not ETensor or (<ETensor> each).is_cpu()]
+        for tensor in found:
+            tensor.owner = kept
 
 
 def table_of_class(str name not None, delegate):

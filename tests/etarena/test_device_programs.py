@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import weakref
 
 import numpy
 import pytest
@@ -11,6 +12,7 @@ from torch.export import Dim
 import etarena
 from etarena.allocator import plan_offsets
 from etarena.allocator.plan import Kind
+from examples.python_delegate import NumpySoftmaxPartitioner
 from tests.helpers.placed_backend import PlacedDelegate, PlacedPartitioner
 from tests.helpers.simulated_device import SimulatedDevice
 
@@ -195,6 +197,38 @@ def test_an_allocator_may_be_replaced_or_taken_away_while_a_method_holds_it(gpu)
     etarena.register_device_allocator(gpu)
     method.trim()
     torch.testing.assert_close(method.execute([x, y])[1], expected)
+
+
+class Keeper(etarena.Delegate):
+    """Keeps a view of its input, and fails."""
+
+    kept: list = []
+
+    def execute(self, args, scratch):
+        self.kept.append(numpy.asarray(args[0]))
+        raise ValueError("it fails")
+
+
+def test_a_view_that_outlives_a_failed_run_keeps_no_memory_of_the_device(gpu):
+    class Softmax(torch.nn.Module):
+        def forward(self, x, y):
+            return x.softmax(-1) + y
+
+    etarena.register_delegate("NumpySoftmax", Keeper)
+    try:
+        partitioners = [NumpySoftmaxPartitioner()]
+        method = method_of(Softmax(), partitioners=partitioners, input_devices={"y": "vulkan"})
+        x = torch.randn(3, 4)
+        y = etarena.ETensor(torch.randn(3, 4)).to("vulkan")
+        known = weakref.ref(y)
+        with pytest.raises(etarena.RuntimeFailure, match="it fails"):
+            method.execute([x, y])
+        expected, x, y = x.clone(), None, None
+        gc.collect()
+        assert known() is None
+        numpy.testing.assert_array_equal(Keeper.kept.pop(), expected)
+    finally:
+        etarena.unregister_delegate("NumpySoftmax")
 
 
 def test_what_an_allocator_raises_is_the_cause(gpu, monkeypatch):
