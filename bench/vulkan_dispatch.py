@@ -3,8 +3,8 @@
     python -m bench.vulkan_dispatch [--write] [--seconds S]
 
 A model of 50 operators on few numbers runs at one shape again and again. What a call takes beside the time in which the
-device has the recorded commands is the price of the method, the delegate and its copies. In turn with it the same commands
-run alone, and as all that a delegate in Python does. With ``--write`` the table goes into RESULTS.md.
+device has the recorded commands is the price of the method, the delegate and its copies. In turn with it the same
+commands run alone, and as all that a delegate in Python does. With ``--write`` the table goes into RESULTS.md.
 """
 
 import argparse
@@ -155,8 +155,8 @@ def main() -> None:
         print(" | ".join(rows[-1]), flush=True)
     text = (
         f"`python -m bench.vulkan_dispatch --write`: a delegate of {OPERATORS} operators at a repeated shape, input\n"
-        "and result in the CPU's memory. `commands`: the part of a call in which the commands, recorded once, are given\n"
-        "to the device and waited for (`Device.run`). `overhead`: all else in the call, which is etarena's part,\n"
+        "and result in the CPU's memory. `commands`: the part of a call in which the commands, recorded once, are\n"
+        "given to the device and waited for (`Device.run`). `overhead`: all else in the call, which is etarena's part,\n"
         "ExecuTorch's, the delegate's, its two copies and the tensor that is handed out. `alone`: the same commands\n"
         "through `Device.run` without a model. `thin`: the overhead, counted in the same way, of a delegate in Python\n"
         "that does nothing but submit them. Medians over calls made in turn. After a wait a core is cold, so a busy\n"

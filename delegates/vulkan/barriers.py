@@ -25,8 +25,8 @@ def barriers_before(
     accesses
         For each step the ranges that it reads, and those that it writes.
     parts
-        For each step a number, the same for steps that write disjoint bytes though their ranges overlap; None: it is not
-        one of such.
+        For each step a number, the same for steps that write disjoint bytes though their ranges overlap; None: it is
+        none of such.
 
     Returns
     -------

@@ -100,7 +100,9 @@ class BoundGraph:
             self._settle_output(place)
         share_in_place(self.dispatches, self._find, self._is_inner, self._outputs, self._root.__setitem__)
         self._plan()
-        parts = [operator if each.apart else None for operator, each in zip(self._operators, self.dispatches, strict=True)]
+        parts = [
+            operator if each.apart else None for operator, each in zip(self._operators, self.dispatches, strict=True)
+        ]
         self.barriers = barriers_before([self._accesses(i) for i in range(len(self.dispatches))], parts)
 
     def emit(self, dispatch: Dispatch) -> None:

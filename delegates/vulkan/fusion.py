@@ -20,7 +20,9 @@ CONVOLUTION = "aten.convolution.default"
 BATCH_NORM = "aten._native_batch_norm_legit_no_training.default"
 # What can apply an activation to its result; those of elements know the first two.
 PRODUCERS = frozenset({CONVOLUTION, *(f"aten.{name}.default" for name in ("linear", "addmm", "mm", "bmm"))})
-ELEMENTWISE = frozenset(f"aten.{name}.{other}" for name in ("add", "sub", "mul", "div") for other in ("Tensor", "Scalar"))
+ELEMENTWISE = frozenset(
+    f"aten.{name}.{other}" for name in ("add", "sub", "mul", "div") for other in ("Tensor", "Scalar")
+)
 
 
 def relu(arguments: dict[str, Any]) -> dict[str, Any] | None:

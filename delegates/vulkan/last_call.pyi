@@ -1,3 +1,5 @@
+from typing_extensions import disjoint_base
+
 from ...allocator.arena import Arena
 from ...device.vulkan.commands import Commands
 from ...device.vulkan.device import Device
@@ -5,6 +7,7 @@ from ..repeating import Repeating
 
 __all__ = ["LastCall"]
 
+@disjoint_base
 class LastCall(Repeating):
     def take_known(self) -> bool: ...
     def remember(self, device: Device, commands: Commands, arena: Arena) -> None: ...

@@ -28,8 +28,8 @@ cdef set TENSORS = {"a resource of it", "a tensor of it"}  # by what name they k
 def known_object(DeviceCore core not None, kind, uint64_t handle) -> Buffer | Image | None:
     """The open `Buffer` or `Image`, whichever `kind` is, with this handle, if it was made or adopted here.
 
-    An adopted one counts as long as a tensor has it: the application may destroy it then, and the handle may come back as
-    that of something else.
+    An adopted one counts as long as a tensor has it: after that the application may destroy it, and the handle may come
+    back as that of something else.
     """
     found = known.get((core.handle, kind, handle))
     if found is None or found.is_closed:

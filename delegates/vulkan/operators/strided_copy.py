@@ -166,9 +166,7 @@ def _require_inside(call: Call, tensor: BoundTensor, sizes: Sequence[int], strid
         raise Error(f"{call.name} of Vulkan reaches elements {first} to {last} of a tensor of shape {tensor.shape}")
 
 
-def _copy(
-    call: Call, source: BoundTensor, target: BoundTensor, dims: Dims, start: int, to: int, apart: bool
-) -> None:
+def _copy(call: Call, source: BoundTensor, target: BoundTensor, dims: Dims, start: int, to: int, apart: bool) -> None:
     if len(dims) > MOST_RANK:
         size, a, b = dims[0]
         for i in range(size):

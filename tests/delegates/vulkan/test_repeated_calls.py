@@ -23,9 +23,7 @@ class Shifted(torch.nn.Module):
 def file() -> bytes:
     shapes = ({0: DYNAMIC, 1: DYNAMIC},)
     given = (torch.randn(4, 6),)
-    return etarena.export(
-        Shifted(), given, dynamic_shapes=shapes, partitioners=[etarena.VulkanPartitioner()]
-    ).buffer
+    return etarena.export(Shifted(), given, dynamic_shapes=shapes, partitioners=[etarena.VulkanPartitioner()]).buffer
 
 
 def right(method: Any, *shape: int) -> None:
