@@ -91,6 +91,11 @@ cdef class Arena(ArenaCore):
         return self.closed
 
     @property
+    def activation_committed(self) -> int:
+        """Usable bytes of the activation region, from `base` on."""
+        return self.activations.committed
+
+    @property
     def stats(self) -> ArenaStats:
         """A consistent snapshot of what the arena holds."""
         cdef HeapCore* core = &self.heap.core

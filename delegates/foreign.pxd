@@ -29,6 +29,7 @@ cdef class ForeignUser(ScratchUser):
     cdef int list_staged(self) except -1
     cdef object failure(self, str step, string reason)
     cpdef list take_copies(self)
+    cpdef bint take_outside(self)
 
 
 cdef ForeignUser new_user(shared_ptr[Instance] instance)

@@ -233,7 +233,7 @@ cdef class ForeignUser(ScratchUser):
                 found.append((i, moved_bytes(self.instance.get().wishes[i], argument.nbytes), WHY[why]))
         return found
 
-    def take_outside(self):
+    cpdef bint take_outside(self):
         """Whether a call since the last time used memory that is not the plan's."""
         cdef bint found = self.instance.get().ran_outside
         self.instance.get().ran_outside = False

@@ -10,6 +10,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from etarena.delegates.repeating cimport Repeating
 from etarena.delegates.table cimport (
     ETARENA_BOOL, ETARENA_DOUBLE, ETARENA_INT, Table, etarena_delegate, etarena_requirement, etarena_spec,
 )
@@ -262,6 +263,9 @@ cdef int32_t execute(
     cdef list args = []
     cdef Scratch lent
     try:
+        if isinstance(<object> handle, Repeating):
+            if (<Repeating> handle).repeat(arguments, count, scratch, nbytes):
+                return ETARENA_OK
         for i in range(count):
             if arguments[i].kind == ETARENA_TENSOR:
                 args.append(from_argument(&arguments[i], None, False))
@@ -309,17 +313,22 @@ cdef object withdraw(list args, object room, Scratch lent):
     return kept
 
 
-def hold_leaked(owner: object) -> None:
+def hold_leaked(owner: object, tensors=()) -> None:
     """Keep memory alive that a delegate still has views of, though it must not.
 
     Parameters
     ----------
     owner
-        What keeps the memory of all arguments of the runs so far.
+        What keeps the memory of all arguments of the runs so far, but for that of `tensors`.
+    tensors
+        Of the caller. Those on devices are let go: views are of the CPU's memory.
     """
     cdef ETensor tensor
-    for tensor in leaked.pop(get_ident(), ()):
-        tensor.owner = owner
+    found = leaked.pop(get_ident(), ())
+    if found:
+        kept = owner, [each for each in tensors if type(each) is not ETensor or (<ETensor> each).is_cpu()]
+        for tensor in found:
+            tensor.owner = kept
 
 
 def table_of_class(str name not None, delegate):

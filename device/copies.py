@@ -12,7 +12,7 @@ from ..allocator.errors import Error
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Copy", "CopyRefusedError", "allow_copy", "record_copies", "refuses_copies", "zero_copy"]
+__all__ = ["Copy", "CopyRefusedError", "allow_copy", "record_copies", "refuses_copies", "write_down", "zero_copy"]
 
 _refuse_copies: ContextVar[bool] = ContextVar("etarena_refuse_copies", default=False)
 _ledgers: ContextVar[tuple[list[Copy], ...]] = ContextVar("etarena_ledgers", default=())
@@ -58,12 +58,17 @@ def allow_copy(cause: str, nbytes: int) -> Copy:
     CopyRefusedError
         Inside ``zero_copy()``.
     """
-    if _refuse_copies.get():
-        raise CopyRefusedError(f"a copy of {nbytes} bytes is needed: {cause}")
     copy = Copy(cause, nbytes)
+    write_down(copy)
+    return copy
+
+
+def write_down(copy: Copy) -> None:
+    """As `allow_copy`, for a copy that was described before."""
+    if _refuse_copies.get():
+        raise CopyRefusedError(f"a copy of {copy.nbytes} bytes is needed: {copy.cause}")
     for ledger in _ledgers.get():
         ledger.append(copy)
-    return copy
 
 
 @contextmanager

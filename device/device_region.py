@@ -11,6 +11,7 @@ from .registry import device_heap
 if TYPE_CHECKING:
     from ..allocator.arena import Arena
     from .device import Device
+    from .device_heap import DeviceHeap
     from .resource import Resource
 
 __all__ = ["DeviceRegion", "region_of"]
@@ -23,17 +24,26 @@ class DeviceRegion:
     ----------
     device
         Whose memory.
+    later
+        Ask for the device's allocator when memory is needed for the first time.
 
-    Attributes
-    ----------
-    heap
-        Where the memory comes from; stays the same if another allocator is registered later.
+    Raises
+    ------
+    DeviceError
+        No allocator is registered for the device.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, *, later: bool = False) -> None:
         self.device = device
-        self.heap = device_heap(device)
+        self._heap = None if later else device_heap(device)
         self._block: Resource | None = None
+
+    @property
+    def heap(self) -> DeviceHeap:
+        """Where the memory comes from; stays the same if another allocator is registered later."""
+        if self._heap is None:
+            self._heap = device_heap(self.device)
+        return self._heap
 
     def ensure(self, nbytes: int) -> Resource:
         """Memory of at least so many bytes; what was in it is lost when it grows.
@@ -51,16 +61,24 @@ class DeviceRegion:
     def trim(self) -> None:
         """Give the memory back."""
         self._block = None
-        self.heap.trim()
+        if self._heap is not None:
+            self._heap.trim()
 
 
 _regions: WeakKeyDictionary[Arena, dict[Device, DeviceRegion]] = WeakKeyDictionary()
 
 
-def region_of(arena: Arena, device: Device) -> DeviceRegion:
+def region_of(arena: Arena, device: Device, *, later: bool = False) -> DeviceRegion:
     """The region that the methods of an arena share on a device.
 
     It is another one after another allocator was registered, and stays after the allocator was unregistered.
+
+    Parameters
+    ----------
+    arena, device
+        Whose methods, and where.
+    later
+        Nothing lies there yet: without an allocator, a region of one's own that asks for one when something does.
 
     Raises
     ------
@@ -73,6 +91,8 @@ def region_of(arena: Arena, device: Device) -> DeviceRegion:
         if found is None or found.heap is not device_heap(device):
             found = regions[device] = DeviceRegion(device)
     except DeviceError:
+        if found is None and later:
+            return DeviceRegion(device, later=True)
         if found is None:
             raise
     return found

@@ -45,7 +45,7 @@ cdef class DeviceMemory:
     Raises
     ------
     DeviceError
-        If no allocator is registered for a device of the plan.
+        If no allocator is registered for a device on which activations lie.
     """
 
     def __cinit__(self, section, ShapeBinder binder not None, NativeMethod native not None, Arena arena not None):
@@ -70,7 +70,8 @@ cdef class DeviceMemory:
             else:
                 regions[device].append(position)
         for device, owners in regions.items():
-            self.regions.append((region_of(arena, device), owners))
+            # Inputs and outputs can all be the caller's memory, for which nobody's allocator is needed.
+            self.regions.append((region_of(arena, device, later=not owners), owners))
         native.use_transfers(<void*> self, copy_between)
 
     cdef int tag(self) except -1:
@@ -89,7 +90,7 @@ cdef class DeviceMemory:
                     [bound.nbytes[owner] for owner in owners],
                     [self.section.values[owner].first for owner in owners],
                     [self.section.values[owner].last for owner in owners],
-                    max(region.heap.capabilities.alignment, 1),
+                    max(region.heap.capabilities.alignment, 1) if owners else 1,
                 )
             )
         bound.device_plans = plans

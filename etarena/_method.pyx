@@ -196,7 +196,7 @@ cdef class PlannedMethod:
             try:
                 bound = self.run(bound)
             except BaseException as error:
-                hold_leaked((self.arena, tuple(self.reader.held), outputs, self.native))
+                hold_leaked((self.arena, self.native), (*self.reader.held, *(outputs or ())))
                 self.failed = True   # tensors may be resized, loop counters and delegates half-way: load it all anew
                 self.devices.explain(error)
                 raise

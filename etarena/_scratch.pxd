@@ -30,6 +30,7 @@ cdef class DelegateScratch:
     cdef vector[int64_t] steps            # of the buffers of the last plan
     cdef readonly bint has_wishes         # so that arguments may have to be copied
     cdef vector[Argument] arguments       # of the call looked at
+    cdef dict described                   # copies that calls made, by all that ForeignUser says of them
 
     cdef int count(self) noexcept
     cdef void align(self, OffsetPlanner planner, const vector[int32_t]& planned, const int64_t* sizes) noexcept

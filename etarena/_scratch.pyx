@@ -17,8 +17,9 @@ from etarena.delegates.contract cimport Argument, ScratchUser
 from etarena.delegates.foreign cimport ForeignUser
 
 from .allocator.sizes import Opcode
-from .device.copies import allow_copy, refuses_copies
+from .device.copies import Copy, allow_copy, refuses_copies, write_down
 
+cdef int MOST_DESCRIBED = 256              # copies that are not described anew when they are made again
 cdef int64_t LARGEST_MULTIPLE = <int64_t> 1 << 40   # bytes
 
 cdef enum:
@@ -49,7 +50,7 @@ cdef class DelegateScratch:
 
     def __cinit__(self, section, NativeMethod native, dict found not None):
         cdef ScratchUser user
-        self.users, self.calls, self.section = [], [], section
+        self.users, self.calls, self.section, self.described = [], [], section, {}
         self.fixed_start.push_back(0)
         self.start.push_back(0)
         position = {value.index: i for i, value in enumerate(section.values)}
@@ -149,7 +150,10 @@ cdef class DelegateScratch:
         """Backends that keep scratch of their own, or used some since this was asked last."""
         if not self.has_foreign:
             return self.unplanned
-        found = {user.backend for user in self.users if isinstance(user, ForeignUser) and user.take_outside()}
+        found = set()
+        for user in self.users:
+            if isinstance(user, ForeignUser) and (<ForeignUser> user).take_outside():
+                found.add(user.backend)
         return tuple(sorted({*self.unplanned, *found})) if found else self.unplanned
 
     cdef int count(self) noexcept:
@@ -222,12 +226,22 @@ cdef class DelegateScratch:
         cdef list found = []
         if not self.has_wishes:
             return found
-        calls = {delegate.instruction: delegate for delegate in self.calls}
         for user in self.users:
             if isinstance(user, ForeignUser):
-                for instruction, argument, nbytes, why in user.take_copies():
-                    found.append(allow_copy(self._cause(calls[instruction], argument, why), nbytes))
+                for made in (<ForeignUser> user).take_copies():
+                    copy = self.described.get(made)
+                    if copy is None:
+                        copy = self.described[made] = self._describe(*made)
+                    write_down(copy)
+                    found.append(copy)
         return found
+
+    def _describe(self, instruction, argument, nbytes, why):
+        """The ledger's entry of a copy."""
+        while len(self.described) >= MOST_DESCRIBED:   # sizes may differ from call to call
+            self.described.pop(next(iter(self.described)))
+        delegate = next(delegate for delegate in self.calls if delegate.instruction == instruction)
+        return Copy(self._cause(delegate, argument, why), nbytes)
 
     def staged(self):
         """Say what delegates' wishes make calls copy, or may, in the plan that was measured last."""

@@ -57,7 +57,7 @@ class ArenaRun:
         self._n_inputs, self._rooms = n_inputs, rooms
         self._images: dict[int, tuple[Image, str]] = {}
         self._base = 0
-        self._arena: Arena | None = None
+        self.arena: Arena | None = None  # where the memory of the CPU is
         self.imported: ArenaImport | None = None  # once something was recorded
         self.is_possible = session.shares_arena and self._find(scratch)
         """Whether all memory of the CPU that the call needs is in one arena."""
@@ -71,8 +71,8 @@ class ArenaRun:
         found = arena_at(addresses[0])
         if not isinstance(found, Arena):
             return False
-        self._arena = found
-        base, end = self._arena.base, self._arena.base + self._arena.stats.activation_committed
+        self.arena = found
+        base, end = self.arena.base, self.arena.base + self.arena.activation_committed
         if self._bound.scratch_bytes:
             self._base = addresses[-1] - base
         return all(base <= address < end for address in addresses)
@@ -80,6 +80,8 @@ class ArenaRun:
     def commands(self, recordings: Recordings) -> Commands:
         """Commands for this placement, recorded before or now."""
         key = self._key()
+        if key is None:
+            return self._record()
         found = recordings.get(key)
         if found is not None and found.is_ready and all(guard.is_there() for guard in found.guards):
             recordings.move_to_end(key)
@@ -89,17 +91,18 @@ class ArenaRun:
             recordings.popitem(last=False)
         return made
 
-    def _key(self) -> tuple[Any, ...]:
-        key: list[Any] = [id(self._arena), self._base]
+    def _key(self) -> tuple[Any, ...] | None:
+        """What tells this placement from others; None if that cannot be told."""
+        key: list[Any] = [id(self.arena), self._base]
         for arg in self._args:
             if isinstance(arg, ETensor):
                 key.append(arg.address if arg.device.is_cpu else key_of(self._session.device, arg))
-        return tuple(key)
+        return None if None in key else tuple(key)
 
     def _record(self) -> Commands:
         device = self._session.device
-        if self._arena is not None:
-            self.imported = self._session.imported(self._arena)
+        if self.arena is not None:
+            self.imported = self._session.imported(self.arena)
         commands = device.commands()
         commands.begin(once=False, yields=True)
         for position, arg in enumerate(self._args):
@@ -152,8 +155,8 @@ class ArenaRun:
         if not arg.device.is_cpu:
             return self._room(position, arg) if position in self._images else buffer_of(self._session.device, arg)
         assert self.imported is not None
-        assert self._arena is not None
-        span = self.imported.range(arg.address - self._arena.base, padded(arg.nbytes))
+        assert self.arena is not None
+        span = self.imported.range(arg.address - self.arena.base, padded(arg.nbytes))
         return span.buffer, span.offset
 
 

@@ -12,7 +12,9 @@ __all__ = ["Range", "barriers_before"]
 Range: TypeAlias = tuple[str, int, int]  # space, first byte, one past the last
 
 
-def barriers_before(accesses: Sequence[tuple[Sequence[Range], Sequence[Range]]]) -> list[bool]:
+def barriers_before(
+    accesses: Sequence[tuple[Sequence[Range], Sequence[Range]]], parts: Sequence[int | None] | None = None
+) -> list[bool]:
     """Find before which steps all former ones must be done.
 
     Between two barriers steps may run in any order or at once, so none may read what another writes, and no two may
@@ -22,6 +24,9 @@ def barriers_before(accesses: Sequence[tuple[Sequence[Range], Sequence[Range]]])
     ----------
     accesses
         For each step the ranges that it reads, and those that it writes.
+    parts
+        For each step a number, the same for steps that write disjoint bytes though their ranges overlap; None: it is
+        none of such.
 
     Returns
     -------
@@ -30,14 +35,16 @@ def barriers_before(accesses: Sequence[tuple[Sequence[Range], Sequence[Range]]])
     """
     found = []
     reads: list[Range] = []
-    writes: list[Range] = []
-    for step_reads, step_writes in accesses:
-        waits = _collide(step_reads, writes) or _collide(step_writes, writes) or _collide(step_writes, reads)
+    writes: list[tuple[Range, int | None]] = []
+    for (step_reads, step_writes), part in zip(accesses, parts or [None] * len(accesses), strict=True):
+        others = [write for write, other in writes if part is None or part != other]
+        waits = _collide(step_reads, [write for write, _ in writes])
+        waits = waits or _collide(step_writes, others) or _collide(step_writes, reads)
         found.append(waits)
         if waits:
             reads, writes = [], []
         reads.extend(step_reads)
-        writes.extend(step_writes)
+        writes.extend((write, part) for write in step_writes)
     return found
 
 

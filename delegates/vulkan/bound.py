@@ -11,6 +11,7 @@ from ...allocator.planner import OffsetPlanner
 from .barriers import Range, barriers_before
 from .dtypes import ITEM_BYTES
 from .graph import Size, TensorId
+from .in_place import share_in_place
 from .operators.call import BoundTensor, Call, Dispatch, groups_1d
 from .operators.registry import all_operators
 
@@ -27,6 +28,7 @@ __all__ = ["PADDING", "BoundGraph", "Place", "padded"]
 
 PADDING = 16  # bytes; what shaders may read or write up to behind a tensor
 COPY = "copy_words"
+EMPTY = BoundTensor(0, "uint8", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +91,26 @@ class BoundGraph:
         self._outputs = {place: i for i, place in enumerate(graph.outputs)}
         self._inputs = {place: i for i, place in enumerate(graph.inputs) if place is not None}
         self.dispatches: list[Dispatch] = []
-        for operation in graph.operations:
+        self._operators: list[int] = []  # of each dispatch: whose it is
+        for self._operator, operation in enumerate(graph.operations):
             arguments = {name: self._bind(entry) for name, entry in operation.arguments.items()}
             outs = [self._tensors[place] for place in operation.outputs]
             all_operators()[operation.name].emit(Call(operation.name, arguments, outs, self))
         for place in graph.outputs:
             self._settle_output(place)
+        share_in_place(self.dispatches, self._find, self._is_inner, self._outputs, self._root.__setitem__)
         self._plan()
-        self.barriers = barriers_before([self._accesses(i) for i in range(len(self.dispatches))])
+        parts = [
+            operator if each.apart else None for operator, each in zip(self._operators, self.dispatches, strict=True)
+        ]
+        self.barriers = barriers_before([self._accesses(i) for i in range(len(self.dispatches))], parts)
 
     def emit(self, dispatch: Dispatch) -> None:
         """Add a dispatch."""
         if len(dispatch.push) > self.limits["maxPushConstantsSize"]:
             raise Error(f"shader {dispatch.shader!r} is given {len(dispatch.push)} bytes of push constants")
         self.dispatches.append(dispatch)
+        self._operators.append(self._operator)
 
     def temporary(self, dtype: str, shape: tuple[int, ...]) -> BoundTensor:
         """Make a tensor that lives while dispatches use it."""
@@ -150,6 +158,11 @@ class BoundGraph:
     def _by_number(self, number: int, known: BoundTensor) -> BoundTensor:
         return self._tensors[number] if number >= 0 else BoundTensor(number, known.dtype, known.shape)
 
+    def _is_inner(self, root: int) -> bool:
+        """Whether it is scratch."""
+        known = root in self._outputs or root in self._inputs
+        return not known and not self.is_constant(self._by_number(root, EMPTY))
+
     def _find(self, number: int) -> int:
         while number in self._root:
             number = self._root[number]
@@ -185,7 +198,7 @@ class BoundGraph:
         for step, dispatch in enumerate(self.dispatches):
             for tensor in (*dispatch.reads, *dispatch.writes):
                 root = self._find(tensor.number)
-                if root in self._outputs or root in self._inputs or self.is_constant(self._by_number(root, tensor)):
+                if not self._is_inner(root):
                     continue
                 first.setdefault(root, step)
                 last[root] = step + 1

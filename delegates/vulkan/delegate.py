@@ -16,6 +16,7 @@ from .bound import PADDING, BoundGraph
 from .device_run import run_in_device_memory
 from .dtypes import CODES
 from .graph import Graph
+from .last_call import LastCall
 from .operators.registry import all_operators
 from .session import current_session
 from .weights import Weights
@@ -32,7 +33,7 @@ MOST_SHAPES = 64  # kept at a time, the least recently used goes first
 TAKES = 1 << int(DeviceType.CPU) | 1 << int(DeviceType.VULKAN)
 
 
-class VulkanDelegate(Delegate):
+class VulkanDelegate(LastCall, Delegate):
     """A graph on the Vulkan device.
 
     Inner tensors are scratch of the arena where the device can work there, and memory of the device otherwise. One
@@ -99,6 +100,7 @@ class VulkanDelegate(Delegate):
 
     def execute(self, args: Sequence[Any], scratch: memoryview) -> None:
         """Submit the recorded commands and wait."""
+        can_know = self.take_known()
         self._check_types(args)
         bound, recordings = self.bind([arg.shape if isinstance(arg, ETensor) else arg for arg in args[: self.n_inputs]])
         for i, (arg, shape) in enumerate(zip(args[self.n_inputs :], bound.output_shapes, strict=True)):
@@ -110,12 +112,15 @@ class VulkanDelegate(Delegate):
         if run.is_possible:
             commands = run.commands(recordings)
             self._imported = run.imported or self._imported
+            if can_know and run.arena is not None:
+                self.remember(self.device, commands, run.arena)
             self.device.run(commands, None)
         else:
             run_in_device_memory(self.session, bound, args, self.n_inputs)
 
     def close(self) -> None:
         """Give back the recorded commands and the constants."""
+        self.forget()
         self._bound.clear()
         self._imported = None
         self.weights.close()

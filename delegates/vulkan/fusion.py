@@ -18,15 +18,10 @@ __all__ = ["fuse"]
 
 CONVOLUTION = "aten.convolution.default"
 BATCH_NORM = "aten._native_batch_norm_legit_no_training.default"
-# What can apply an activation to its result.
-PRODUCERS = frozenset(
-    {
-        CONVOLUTION,
-        "aten.linear.default",
-        "aten.addmm.default",
-        "aten.mm.default",
-        "aten.bmm.default",
-    }
+# What can apply an activation to its result; those of elements know the first two.
+PRODUCERS = frozenset({CONVOLUTION, *(f"aten.{name}.default" for name in ("linear", "addmm", "mm", "bmm"))})
+ELEMENTWISE = frozenset(
+    f"aten.{name}.{other}" for name in ("add", "sub", "mul", "div") for other in ("Tensor", "Scalar")
 )
 
 
@@ -62,6 +57,11 @@ ACTIVATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
 }
 
 
+def simple(activation: dict[str, Any]) -> bool:
+    """Whether shaders of elements know it."""
+    return activation["activation"] in ("relu", "clamp")
+
+
 def fuse(graph: Graph) -> None:
     """Fold batch norms into convolutions before them, and activations into what makes their input; in place.
 
@@ -94,7 +94,7 @@ def _fold_activations(graph: Graph) -> list[Operation]:
             producer = made[place]
             more = ACTIVATIONS[operation.name](operation.arguments)
             fits = (
-                producer.name in PRODUCERS
+                (producer.name in PRODUCERS or (producer.name in ELEMENTWISE and more is not None and simple(more)))
                 and "activation" not in producer.arguments
                 and uses[source.value] == 1
                 and graph.values[source.value].dtype.startswith("float")

@@ -6,31 +6,34 @@ from typing import TYPE_CHECKING
 
 from ...allocator.errors import DeviceError
 from ...device.kinds import ResourceKind
-from ...device.vulkan.memory import Image, known_object
+from ...device.vulkan.memory import Buffer, Image, known_object
 from ...device.vulkan.transfers import Span, owner_of
 from .bound import padded
 
 if TYPE_CHECKING:
     from ...device.etensor import ETensor
     from ...device.vulkan.device import Device
-    from ...device.vulkan.memory import Buffer
 
 __all__ = ["buffer_of", "image_of", "key_of"]
 
 ROBUST = "robustBufferAccess"
 
 
-def key_of(device: Device, tensor: ETensor) -> tuple[int, ...]:
-    """What tells a tensor's place on the device from others."""
+def key_of(device: Device, tensor: ETensor) -> tuple[int, ...] | None:
+    """What tells a tensor's place on the device from others, as long as what is recorded for it is kept.
+
+    None: nobody here knows the handle, which may be another object's when it is seen again.
+    """
     resource = tensor.resource
-    if resource.kind != ResourceKind.VK_IMAGE:
-        return resource.handle, resource.offset
+    is_image = resource.kind == ResourceKind.VK_IMAGE
+    owner = owner_of(resource) or known_object(device.core, Image if is_image else Buffer, resource.handle)
+    if owner is None:
+        return None
+    if not is_image:
+        return id(owner), resource.offset
     details = resource.details
-    owner = owner_of(resource) or known_object(device.core, Image, resource.handle)
-    layout = details["layout"]
-    if isinstance(owner, Image) and not owner.adopted:
-        layout = owner.layout  # that of now, not of when the tensor was made
-    return resource.handle, layout, details["colour_space"], details["format"]
+    layout = details["layout"] if owner.adopted else owner.layout  # that of now, not of when the tensor was made
+    return id(owner), layout, details["colour_space"], details["format"]
 
 
 def image_of(device: Device, tensor: ETensor) -> tuple[Image, str] | None:

@@ -26,7 +26,7 @@ class Segment:
 
     def is_there(self) -> bool:
         """Whether the arena still has these bytes."""
-        return not self.arena.is_closed and self.end <= self.arena.stats.activation_committed
+        return not self.arena.is_closed and self.end <= self.arena.activation_committed
 
     def check(self) -> None:
         """Refuse work on memory that the arena gave back."""
@@ -158,7 +158,7 @@ class ArenaImport:
 
     def _extend(self) -> None:
         """Import what was committed since."""
-        committed = self._arena.stats.activation_committed // self.step * self.step
+        committed = self._arena.activation_committed // self.step * self.step
         start = self._segments[-1].end if self._segments else 0
         largest = self._device.largest_allocation // self.step * self.step
         while start < committed:

@@ -22,16 +22,25 @@ cdef uint32_t SAMPLED_STORAGE_OR_ATTACHMENT = 0x4 | 0x8 | 0x10  # usages that ma
 
 # By VkDevice and handle, so that whoever has a handle alone finds the object that keeps it open.
 known = weakref.WeakValueDictionary()
+cdef set TENSORS = {"a resource of it", "a tensor of it"}  # by what name they keep it open
 
 
 def known_object(DeviceCore core not None, kind, uint64_t handle) -> Buffer | Image | None:
-    """The open `Buffer` or `Image`, whichever `kind` is, with this handle, if it was made or adopted here."""
+    """The open `Buffer` or `Image`, whichever `kind` is, with this handle, if it was made or adopted here.
+
+    An adopted one counts as long as a tensor has it: after that the application may destroy it, and the handle may come
+    back as that of something else.
+    """
     found = known.get((core.handle, kind, handle))
-    return None if found is None or found.is_closed else found
+    if found is None or found.is_closed:
+        return None
+    return None if found.adopted and not found.uses.keys() & TENSORS else found
 
 
 cdef void remember(DeviceObject made, uint64_t handle):
-    if known_object(made.core, type(made), handle) is None:
+    """Find it by its handle from now on, unless that is of an object that was made here."""
+    found = known.get((made.core.handle, type(made), handle))
+    if found is None or found.is_closed or found.adopted:
         known[made.core.handle, type(made), handle] = made
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import weakref
 
 import numpy
 import pytest
@@ -12,6 +13,7 @@ import etarena
 from etarena.allocator import plan_offsets
 from etarena.allocator.plan import Kind
 from etarena.propagation.sections import SectionEstimator
+from examples.python_delegate import NumpySoftmaxPartitioner
 from tests.helpers.placed_backend import PlacedDelegate, PlacedPartitioner
 from tests.helpers.simulated_device import SimulatedDevice
 
@@ -202,6 +204,39 @@ def test_an_allocator_may_be_replaced_or_taken_away_while_a_method_holds_it(gpu)
     etarena.register_device_allocator(gpu)
     method.trim()
     torch.testing.assert_close(method.execute([x, y])[1], expected)
+
+
+class Keeper(etarena.Delegate):
+    """Keeps a view of its input, and fails."""
+
+    kept = None
+
+    def execute(self, args, scratch):
+        Keeper.kept = numpy.asarray(args[0])
+        raise ValueError("it fails")
+
+
+def test_a_view_that_outlives_a_failed_run_keeps_no_memory_of_the_device(gpu):
+    class Softmax(torch.nn.Module):
+        def forward(self, x, y):
+            return x.softmax(-1) + y
+
+    etarena.register_delegate("NumpySoftmax", Keeper)
+    try:
+        partitioners = [NumpySoftmaxPartitioner()]
+        method = method_of(Softmax(), partitioners=partitioners, input_devices={"y": "vulkan"})
+        x = torch.randn(3, 4)
+        y = etarena.ETensor(torch.randn(3, 4)).to("vulkan")
+        known = weakref.ref(y)
+        with pytest.raises(etarena.RuntimeFailure, match="it fails"):
+            method.execute([x, y])
+        expected, x, y = x.clone(), None, None
+        gc.collect()
+        assert known() is None
+        numpy.testing.assert_array_equal(Keeper.kept, expected)
+    finally:
+        Keeper.kept = None
+        etarena.unregister_delegate("NumpySoftmax")
 
 
 def test_what_an_allocator_raises_is_the_cause(gpu, monkeypatch):

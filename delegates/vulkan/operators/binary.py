@@ -6,6 +6,7 @@ import numpy as np
 
 from .call import BoundTensor, Call
 from .elements import FLOAT, Operand, apply, common_kind, generate, is_float, low_rank
+from .lanes import activation_constants
 from .registry import operator
 from .unary import unary
 
@@ -69,7 +70,8 @@ def binary(
     kind
         What to compute with; by default what operands and result ask for.
     """
-    apply(call, "binary", BINARY[function], (a, b), out, kind=kind, number=number)
+    more = activation_constants(call)
+    apply(call, "binary", BINARY[function], (a, b), out, kind=kind, number=number, more=more)
 
 
 def constant_number(call: Call, operand: Operand) -> Operand:

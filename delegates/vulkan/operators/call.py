@@ -57,7 +57,15 @@ class BoundTensor:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One dispatch of a shader. Tensors are bound in the order `reads`, `writes`."""
+    """One dispatch of a shader. Tensors are bound in the order `reads`, `writes`.
+
+    Attributes
+    ----------
+    replaceable
+        Of `reads`: each invocation reads of them the very bytes that it writes, so that the result can take their place.
+    apart
+        It writes no byte that the other dispatches of its operator write.
+    """
 
     shader: str
     reads: tuple[BoundTensor, ...]
@@ -65,6 +73,8 @@ class Dispatch:
     push: bytes
     groups: tuple[int, int, int]
     constants: tuple[tuple[int, int | float], ...]
+    replaceable: tuple[BoundTensor, ...] = ()
+    apart: bool = False
 
 
 class Emitter(Protocol):
@@ -139,6 +149,9 @@ class Call:
         push: bytes = b"",
         groups: tuple[int, int, int] = (1, 1, 1),
         constants: Mapping[int, int | float] | None = None,
+        *,
+        replaceable: Sequence[BoundTensor] = (),
+        apart: bool = False,
     ) -> None:
         """Run a shader.
 
@@ -154,11 +167,14 @@ class Call:
             How many workgroups; nothing runs if one is zero.
         constants
             Specialization constants by their ids.
+        replaceable, apart
+            As `Dispatch` says.
         """
         if 0 in groups:
             return
+        given = tuple(sorted((constants or {}).items()))
         self._emitter.emit(
-            Dispatch(shader, tuple(reads), tuple(writes), push, groups, tuple(sorted((constants or {}).items())))
+            Dispatch(shader, tuple(reads), tuple(writes), push, groups, given, tuple(replaceable), apart)
         )
 
     def temporary(self, dtype: str, shape: Sequence[int]) -> BoundTensor:

@@ -11,7 +11,7 @@ import numpy as np
 from .call import BoundTensor, Call, contiguous_strides, groups_1d
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "FLOAT",
@@ -133,6 +133,7 @@ def apply(
     *,
     kind: int | None = None,
     number: float = 0,
+    more: Mapping[int, int | float] | None = None,
 ) -> None:
     """Emit a function of two or three operands, of which one at least is a tensor.
 
@@ -148,6 +149,8 @@ def apply(
         What to compute with; by default what `common_kind` says of operands and result.
     number
         A parameter of the function.
+    more
+        Specialization constants of the shader.
     """
     if kind is None:
         kind = common_kind(*operands, out)
@@ -158,7 +161,8 @@ def apply(
     words = [out.numel, *numbers, bits_of(number, kind), *_six(plan.sizes, 1)]
     for strides in plan.strides:
         words += _six(strides, 0)
-    constants = {0: operation, 1: kind, RANK: max(len(plan.sizes), 1), **tail(out.numel)}
+    constants: dict[int, int | float] = {0: operation, 1: kind, RANK: max(len(plan.sizes), 1), **tail(out.numel)}
+    constants |= more or {}
     constants |= {2 + i: TYPE[tensor.dtype] for i, tensor in enumerate([*tensors, out])}
     constants |= {FIRST_MODE + i: mode for i, mode in enumerate(plan.modes)}
     if not any(mode >= ROWS for mode in plan.modes):
@@ -170,7 +174,18 @@ def apply(
         struct.pack(f"<{len(words)}I", *words),
         groups_1d(-(-out.numel // 4), PER_GROUP),
         constants,
+        replaceable=_replaceable(tensors, plan.modes, out),
     )
+
+
+def _replaceable(tensors: Sequence[BoundTensor], modes: Sequence[int], out: BoundTensor) -> list[BoundTensor]:
+    """Operands that are laid out as the result is, and are not read in another way as well."""
+    elsewhere = {tensor.number for tensor, mode in zip(tensors, modes, strict=True) if mode not in (WHOLE, NUMBER)}
+    return [
+        tensor
+        for tensor, mode in zip(tensors, modes, strict=True)
+        if mode == WHOLE and tensor.number not in elsewhere and tensor.nbytes == out.nbytes
+    ]
 
 
 def _six(numbers: Sequence[int], filler: int) -> list[int]:

@@ -25,7 +25,8 @@ def cat(call: Call) -> None:
     place = 0
     for tensor in call["tensors"]:
         if tensor.numel:  # PyTorch lets an empty vector stand for any empty tensor
-            copy_strided(call, tensor, out, tensor.shape, tensor.strides, out.strides, 0, place * out.strides[dim])
+            start = place * out.strides[dim]
+            copy_strided(call, tensor, out, tensor.shape, tensor.strides, out.strides, 0, start, apart=True)
             place += tensor.shape[dim]
 
 
@@ -37,7 +38,7 @@ def stack(call: Call) -> None:
     strides = list(out.strides)
     step = strides.pop(dim)
     for i, tensor in enumerate(call["tensors"]):
-        copy_strided(call, tensor, out, tensor.shape, tensor.strides, strides, 0, i * step)
+        copy_strided(call, tensor, out, tensor.shape, tensor.strides, strides, 0, i * step, apart=True)
 
 
 def check_scatter(values: dict[str, Any]) -> str | None:

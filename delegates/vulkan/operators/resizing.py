@@ -57,10 +57,12 @@ def resize(call: Call, rank: int, mode: str, corners: bool = False) -> None:
     divisors = Divisors.of([out.numel // (to_height * to_width), to_height, to_width])
     push = struct.pack("<12I", out.numel, divisors.shifts, *divisors.words)
     push += struct.pack("<2i2f", width, height, found[-1], found[0] if rank == 2 else 1.0)
-    shader, constants = f"resize_{mode}_{out.short}", {0: int(corners)}
+    shader, constants, each = f"resize_{mode}_{out.short}", {0: int(corners)}, 1
+    if mode == "linear" and to_width % 4 == 0 and found[-1] < 1 / 3:
+        constants[1], each = 1, 4
     if mode.startswith("nearest"):
         shader, constants = f"resize_nearest_b{ITEM_BYTES[out.dtype]}", {0: int(mode == "nearest-exact")}
-    call.dispatch(shader, [source], [out], push, groups_1d(out.numel, LOCAL), {**constants, 100: LOCAL})
+    call.dispatch(shader, [source], [out], push, groups_1d(out.numel // each, LOCAL), {**constants, 100: LOCAL})
 
 
 @operator("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")

@@ -126,6 +126,8 @@ def copy_strided(
     target_strides: Sequence[int],
     source_offset: int = 0,
     target_offset: int = 0,
+    *,
+    apart: bool = False,
 ) -> None:
     """Copy a box of elements.
 
@@ -139,6 +141,8 @@ def copy_strided(
         Of the box.
     source_strides, target_strides, source_offset, target_offset
         Where its elements are, in elements; strides may be zero in the source, and negative in both.
+    apart
+        No other box of this call has elements of this one in the target.
 
     Raises
     ------
@@ -151,7 +155,7 @@ def copy_strided(
     _require_inside(call, source, sizes, source_strides, source_offset)
     _require_inside(call, target, sizes, target_strides, target_offset)
     dims: Dims = [(size, a, b) for size, a, b in coalesce(sizes, source_strides, target_strides)]
-    _copy(call, source, target, dims, source_offset, target_offset)
+    _copy(call, source, target, dims, source_offset, target_offset, apart)
 
 
 def _require_inside(call: Call, tensor: BoundTensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> None:
@@ -162,19 +166,19 @@ def _require_inside(call: Call, tensor: BoundTensor, sizes: Sequence[int], strid
         raise Error(f"{call.name} of Vulkan reaches elements {first} to {last} of a tensor of shape {tensor.shape}")
 
 
-def _copy(call: Call, source: BoundTensor, target: BoundTensor, dims: Dims, start: int, to: int) -> None:
+def _copy(call: Call, source: BoundTensor, target: BoundTensor, dims: Dims, start: int, to: int, apart: bool) -> None:
     if len(dims) > MOST_RANK:
         size, a, b = dims[0]
         for i in range(size):
-            _copy(call, source, target, dims[1:], start + i * a, to + i * b)
+            _copy(call, source, target, dims[1:], start + i * a, to + i * b, apart)
         return
     item = ITEM_BYTES[source.dtype]
-    if _copy_blocks(call, source, target, dims, start, to):
+    if _copy_blocks(call, source, target, dims, start, to, apart):
         return
     dims, factor = _widen(dims, item, (start, to))
     if factor > 1:
         start, to, item = start // factor, to // factor, item * factor
-    _dispatch(call, f"copy_strided_b{item}", source, target, dims, start, to)
+    _dispatch(call, f"copy_strided_b{item}", source, target, dims, start, to, apart)
 
 
 def _widen(dims: Dims, item: int, offsets: tuple[int, int]) -> tuple[Dims, int]:
@@ -189,7 +193,9 @@ def _widen(dims: Dims, item: int, offsets: tuple[int, int]) -> tuple[Dims, int]:
     return [*((n, x // factor, y // factor) for n, x, y in outer), (size // factor, 1, 1)], factor
 
 
-def _copy_blocks(call: Call, source: BoundTensor, target: BoundTensor, dims: Dims, start: int, to: int) -> bool:
+def _copy_blocks(
+    call: Call, source: BoundTensor, target: BoundTensor, dims: Dims, start: int, to: int, apart: bool
+) -> bool:
     """Copy in blocks, if one dimension is dense in the source, another in the target, and all comes in fours."""
     item = ITEM_BYTES[source.dtype]
     across = next((i for i, dim in enumerate(dims) if dim[1] == 1), None)
@@ -204,7 +210,7 @@ def _copy_blocks(call: Call, source: BoundTensor, target: BoundTensor, dims: Dim
     blocks[across] = (dims[across][0] // 4, 1, dims[across][2])
     blocks[last] = (dims[last][0] // 4, dims[last][1], 1)
     rows = struct.pack("<2I", dims[last][1] // 4 & WORD, dims[across][2] // 4 & WORD)
-    _dispatch(call, f"copy_blocks_b{item}", source, target, blocks, start // 4, to // 4, rows)
+    _dispatch(call, f"copy_blocks_b{item}", source, target, blocks, start // 4, to // 4, apart, rows)
     return True
 
 
@@ -216,6 +222,7 @@ def _dispatch(
     dims: Dims,
     start: int,
     to: int,
+    apart: bool,
     more: bytes = b"",
 ) -> None:
     count = prod(dim[0] for dim in dims)
@@ -224,4 +231,4 @@ def _dispatch(
     filled = [number for strides in steps for number in (*strides, *[0] * (MOST_RANK - len(dims)))]
     push = struct.pack("<26I", count, start & WORD, to & WORD, divisors.shifts, *divisors.words, *filled)
     constants = {0: len(dims), 100: LOCAL}
-    call.dispatch(shader, [source], [target], push + more, groups_1d(count, LOCAL), constants)
+    call.dispatch(shader, [source], [target], push + more, groups_1d(count, LOCAL), constants, apart=apart)

@@ -76,7 +76,8 @@ def unary(
     kind = common_kind(x, out)
     push = struct.pack("<4I", out.numel, *(bits_of(number, kind) for number in (p, q, r)))
     constants = {0: UNARY[function], 1: kind, 2: TYPE[x.dtype], 3: TYPE[out.dtype], **tail(out.numel)}
-    call.dispatch("unary", [x], [out], push, groups_1d(-(-out.numel // 4), PER_GROUP), constants)
+    groups = groups_1d(-(-out.numel // 4), PER_GROUP)
+    call.dispatch("unary", [x], [out], push, groups, constants, replaceable=[x] if x.nbytes == out.nbytes else [])
 
 
 def convert(call: Call, x: BoundTensor, out: BoundTensor) -> None:

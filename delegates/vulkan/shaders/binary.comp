@@ -9,6 +9,9 @@ layout(constant_id = 1) const int KIND = FLOAT;
 layout(constant_id = 2) const int T_A = F32;
 layout(constant_id = 3) const int T_B = F32;
 layout(constant_id = 4) const int T_OUT = F32;
+layout(constant_id = 20) const int ACTIVATION = 0;  // as in activation.glsl, of floats: none, relu, clamp
+layout(constant_id = 21) const float LOWEST = 0.0;
+layout(constant_id = 22) const float HIGHEST = 0.0;
 layout(push_constant) uniform Parameters {
   uint count;
   uint number_a;  // operands that are numbers, of the kind
@@ -98,6 +101,12 @@ bvec4 holds(ivec4 a, ivec4 b) {
   return bvec4(OP == LOGICAL_AND ? s & t : OP == LOGICAL_OR ? s | t : s ^ t);
 }
 
+vec4 activated(vec4 x) {
+  if (ACTIVATION == 1) return keep_nan(x, max(x, vec4(0.0)));
+  if (ACTIVATION == 2) return keep_nan(x, min(max(x, vec4(LOWEST)), vec4(HIGHEST)));
+  return x;
+}
+
 void main() {
   uint u = invocation();
   if (4 * u >= count) return;
@@ -106,7 +115,7 @@ void main() {
     bvec4 truth = KIND == FLOAT ? holds(uintBitsToFloat(v), uintBitsToFloat(w)) : holds(ivec4(v), ivec4(w));
     y_put(u, count, as_type(uvec4(truth), INT, T_OUT));
   } else if (KIND == FLOAT) {
-    y_put(u, count, as_type(floatBitsToUint(of_floats(uintBitsToFloat(v), uintBitsToFloat(w))), FLOAT, T_OUT));
+    y_put(u, count, as_type(floatBitsToUint(activated(of_floats(uintBitsToFloat(v), uintBitsToFloat(w)))), FLOAT, T_OUT));
   } else {
     ivec4 i = ivec4(v), j = ivec4(w);
     ivec4 result = ivec4(of_ints(i.x, j.x), of_ints(i.y, j.y), of_ints(i.z, j.z), of_ints(i.w, j.w));

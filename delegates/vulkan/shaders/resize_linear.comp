@@ -5,6 +5,9 @@
 
 layout(local_size_x_id = 100) in;
 layout(constant_id = 0) const bool CORNERS = false;  // align_corners
+// Each invocation makes four results of a row, of rows that are multiples of four and more than three times as wide as
+// the source's: they lie between three of its columns.
+layout(constant_id = 1) const bool FOUR = false;
 
 layout(push_constant) uniform Parameters {
   uint count;
@@ -26,8 +29,25 @@ float place_of(uint place, float scale) {
 
 float read(uint place) { return float(source[place]); }
 
+void make_four(uint index, uint x, uint above, uint below, float down) {
+  int begin = int(place_of(x, scale.x)), last = source_size.x - 1;
+  float columns[3];
+  for (int i = 0; i < 3; ++i) {
+    int column = min(begin + i, last);
+    columns[i] = mix(read(above + column), read(below + column), down);
+  }
+  for (uint i = 0u; i < 4u; ++i) {
+    float place = place_of(x + i, scale.x);
+    int first = min(int(place), last);
+    bool next = first > begin;
+    float found = mix(next ? columns[1] : columns[0], next ? columns[2] : columns[1], clamp(place - first, 0.0, 1.0));
+    target[index + i] = STORED(found);
+  }
+}
+
 void main() {
   uint index = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+  if (FOUR) index *= 4u;
   if (index >= count) return;
   uint line = divide(index, magics[0], shifts, 0);
   uint plane = divide(line, magics[1], shifts, 1);
@@ -36,6 +56,10 @@ void main() {
   ivec2 second = min(first + 1, source_size - 1);
   vec2 part = clamp(place - vec2(first), 0.0, 1.0);
   uint above = (plane * source_size.y + first.y) * source_size.x, below = (plane * source_size.y + second.y) * source_size.x;
+  if (FOUR) {
+    make_four(index, index - line * sizes[0], above, below, part.y);
+    return;
+  }
   float top = mix(read(above + first.x), read(above + second.x), part.x);
   float bottom = mix(read(below + first.x), read(below + second.x), part.x);
   target[index] = STORED(mix(top, bottom, part.y));

@@ -34,6 +34,16 @@ def test_a_chain_waits_at_each_step_and_independent_steps_do_not() -> None:
     assert barriers_before([([a], [b]), ([b], [c]), ([b], [a])]) == [False, True, False]
 
 
+def test_parts_of_one_result_do_not_wait_for_each_other() -> None:
+    whole, a, b = ("inner", 0, 64), ("argument 0", 0, 16), ("inner", 64, 128)
+    pieces = [([a], [whole]), ([b], [whole]), ([a], [whole]), ([whole], [b])]
+    assert barriers_before(pieces) == [False, True, True, True]
+    assert barriers_before(pieces, [7, 7, 7, None]) == [False, False, False, True]
+    assert barriers_before(pieces, [7, 7, 8, None]) == [False, False, True, True]  # another operator's
+    # A piece that reads what another one writes waits as ever.
+    assert barriers_before([([a], [whole]), ([whole], [whole])], [7, 7]) == [False, True]
+
+
 @given(steps)
 def test_every_conflict_has_a_barrier_between_and_every_barrier_a_conflict(
     accesses: list[tuple[list[Range], list[Range]]],

@@ -97,3 +97,27 @@ def test_fused_results_are_eagers(device: vulkan.Device, bias: bool, affine: boo
         x = torch.randn(shape) * 4
         with torch.no_grad():
             torch.testing.assert_close(method.execute([x])[0], block(x), rtol=1e-4, atol=1e-5)
+
+
+class Residual(nn.Module):
+    """Sums and products with an activation behind each."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """All that is fused, and a tanh that is not."""
+        summed = torch.relu(torch.add(x, y, alpha=0.5))
+        scaled = (summed * y[:, :1]).clamp(-0.5, 0.75) - 1.5
+        return torch.tanh(nn.functional.relu6(scaled / 0.25)) + torch.relu(x - y)
+
+
+def test_arithmetic_takes_activations(device: vulkan.Device) -> None:
+    """Of broadcast operands and numbers too; NaN stays NaN."""
+    x, y = torch.randn(3, 5, 7), torch.randn(3, 5, 7)
+    found = [name for name in names(Residual(), x, y) if name != "slice_copy"]
+    assert found == ["add+relu", "mul+clamp", "sub", "div+clamp", "tanh", "sub+relu", "add"]
+    sizes = ({0: torch.export.Dim.DYNAMIC}, {0: torch.export.Dim.DYNAMIC})
+    model = etarena.export(Residual(), (x, y), dynamic_shapes=sizes, partitioners=[etarena.VulkanPartitioner()])
+    method = etarena.load(model.buffer, etarena.Arena(), vulkan=device).method()
+    for count in (3, 1, 8):
+        x, y = torch.randn(count, 5, 7) * 4, torch.randn(count, 5, 7) * 4
+        x[0, 0, 3] = y[0, 2, 1] = float("nan")
+        torch.testing.assert_close(method.execute([x, y])[0], Residual()(x, y), rtol=1e-4, atol=1e-5, equal_nan=True)

@@ -281,3 +281,47 @@ def test_a_device_without_timeline_semaphores_names_the_feature() -> None:
         with pytest.raises(vulkan.MissingFeatureError, match="timelineSemaphore"):
             device.timeline()
         device.close()
+
+
+def decoded(codes: np.ndarray) -> np.ndarray:
+    """Linear light of sRGB codes (IEC 61966-2-1)."""
+    x = codes / 255
+    return np.where(x <= 0.04045, x / 12.92, ((x + 0.055) / 1.055) ** 2.4)
+
+
+def encoded(light: np.ndarray) -> np.ndarray:
+    """SRGB codes, not rounded, of linear light."""
+    return 255 * np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
+
+
+@pytest.mark.parametrize("format", [name for name in vulkan.FORMATS if vulkan.FORMATS[name].srgb])
+def test_srgb_images_are_linear_light_in_a_model(device: vulkan.Device, method: Any, format: str) -> None:
+    """Half the light is no half of the code; alpha is a plain number."""
+    for height, width in [(1, 1), (7, 9), (4, 8)]:
+        with device.image(width, height, format) as source, device.image(width, height, format) as to:
+            given = texels(height, format, height, width)
+            device.copy(source, given)
+            with etarena.zero_copy():
+                method.execute([tensor(device, source)], [tensor(device, to)])
+            found = content(device, to).astype(np.float64)
+            np.testing.assert_allclose(found[..., :3], encoded(decoded(given[..., :3]) / 2), atol=0.51)
+            np.testing.assert_array_equal(found[..., 3], given[..., 3] // 2)
+        del source, to
+
+
+def test_images_alone_need_no_allocator(
+    device: vulkan.Device, files: dict[int, bytes], images: list[vulkan.Image]
+) -> None:
+    """Only results that the caller gives no memory for come from the device's allocator."""
+    etarena.unregister_device_allocator("vulkan")
+    try:
+        method = etarena.load(files[4], etarena.Arena(), vulkan=device).method()
+        works(device, method, images)
+        given = tensor(device, images[0])
+        with pytest.raises(etarena.DeviceError, match="no allocator is registered for vulkan"):
+            method.execute([given])
+        method.trim()
+        works(device, method, images)
+    finally:
+        etarena.register_device_allocator(vulkan.VulkanAllocator(device))
+    assert method.execute([given])[0].shape == (1, 4, 4, 6)

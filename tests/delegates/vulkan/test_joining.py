@@ -4,12 +4,18 @@ import math
 
 import pytest
 import torch
+from executorch.exir import to_edge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from etarena import vulkan
 from etarena.allocator.errors import Error
+from etarena.allocator.sizes import SizeProgram
+from etarena.delegates.vulkan.bound import BoundGraph
 from etarena.delegates.vulkan.operators.call import Call
 from etarena.delegates.vulkan.operators.registry import all_operators
+from etarena.delegates.vulkan.preprocess import lower_graph
+from etarena.delegates.vulkan.weights import Weights
 from tests.helpers.vulkan_operators import DTYPES, OperatorRunner
 
 EXAMPLES = 40
@@ -148,3 +154,21 @@ def test_triangles(runner: OperatorRunner, shape: list[int], dtype: torch.dtype,
     runner.compare("aten.tril.default", numbered(shape, dtype), diagonal)
     runner.compare("aten.triu.default", numbered(shape, dtype), diagonal)
     runner.compare("aten.triu.default", numbered(shape, dtype), 1 << 40)
+
+
+class Joined(torch.nn.Module):
+    """Pieces that lie between each other in the result."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.relu(torch.stack([torch.cat([x, y, x], 1), torch.cat([y, x, x], 1)], 1))
+
+
+def test_pieces_do_not_wait_for_each_other(device: vulkan.Device) -> None:
+    x, y = numbered((2, 3)), numbered((2, 5))
+    graph = lower_graph(to_edge(torch.export.export(Joined(), (x, y))).exported_program())
+    program, weights = SizeProgram(graph.n_symbols, graph.code), Weights(device, graph)
+    bound = BoundGraph(graph, program, weights, device.info.limits, [(2, 3), (2, 5)])
+    # Three pieces each for two tensors, two for the stack, relu; what is joined is waited for.
+    assert len(bound.dispatches) == 9
+    assert sum(bound.barriers) == 2
+    assert not any(bound.barriers[:6])

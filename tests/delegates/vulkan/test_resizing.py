@@ -143,3 +143,15 @@ def test_damaged_shapes(runner: OperatorRunner) -> None:
     ):
         with pytest.raises(Error, match="makes the shape"):
             all_operators()[f"aten.{name}"].emit(call)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("size", [(3, 8), (11, 100), (4, 4), (40, 16)])
+def test_rows_several_times_as_wide(
+    runner: OperatorRunner, dtype: torch.dtype, corners: bool, size: tuple[int, int]
+) -> None:
+    """Results that lie between three columns of the source are made four at a time."""
+    torch.manual_seed(size[0])
+    for width in (1, 2, 3, 5, 24):
+        runner.compare("aten.upsample_bilinear2d.vec", torch.rand(2, 3, 4, width).to(dtype), list(size), corners, None)
