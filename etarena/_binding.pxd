@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from etarena._scratch cimport DelegateScratch
+from etarena.allocator.oriented cimport OrientedPlanner
 from etarena.allocator.planner cimport OffsetPlanner
 from etarena.allocator.sizes cimport SizeProgram
 
@@ -69,6 +70,7 @@ cdef class ShapeBinder:
     cdef readonly object section        # the decoded plan section
     cdef SizeProgram program
     cdef OffsetPlanner planner
+    cdef OrientedPlanner oriented       # around it
     cdef readonly DelegateScratch scratch   # of the loaded method; None when there is none
     cdef vector[int32_t] rank           # of each value
     cdef vector[int32_t] start          # of each value: where its dimensions begin in the flat lists

@@ -6,6 +6,7 @@ from libcpp.vector cimport vector
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from etarena._scratch cimport DelegateScratch
+from etarena.allocator.oriented cimport OrientedPlanner
 from etarena.allocator.planner cimport OffsetPlanner
 from etarena.allocator.sizes cimport SizeProgram
 
@@ -58,6 +59,7 @@ cdef class ShapeBinder:
         self.section = section
         self.program = SizeProgram(len(section.symbols), section.size_code)
         self.planner = OffsetPlanner(alignment)
+        self.oriented = OrientedPlanner(self.planner)
         for value in section.values:
             self.rank.push_back(len(value.sizes))
             self.start.push_back(total)
@@ -321,14 +323,19 @@ cdef class ShapeBinder:
             bound.lower_bound = self.last_plan.lower_bound
             return 0
         self.last_plan = None
-        # What lives across a stop comes first and low, so that it need not move when the rest is planned again.
-        cdef vector[int32_t]* order = &self.crossing if self.in_stages else &self.preferred
         self.scratch.align(self.planner, self.planned, sizes.data())
         with nogil:
-            self.planner.plan(
-                count, sizes.data(), self.first.data(), self.last.data(), order.data(), <int> order.size(),
-                bound.offsets.data(), &bound.peak, &bound.lower_bound,
-            )
+            if self.in_stages:
+                # What lives across a stop comes first and low, so that it need not move when the rest is planned again.
+                self.planner.plan(
+                    count, sizes.data(), self.first.data(), self.last.data(), self.crossing.data(),
+                    <int> self.crossing.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
+                )
+            else:
+                self.oriented.plan(
+                    count, sizes.data(), self.first.data(), self.last.data(), self.preferred.data(),
+                    <int> self.preferred.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
+                )
         self.last_plan, self.last_sizes = bound, sizes
         return 0
 

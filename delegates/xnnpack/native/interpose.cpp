@@ -16,6 +16,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "layout.h"
 #include "library.h"
 #include "others.h"
 #include "scratch.h"
@@ -33,6 +34,7 @@ struct Runtime {
   bool reshaped = false;  // operators know `shapes`
   bool measured = false;  // and `wanted` is theirs
   bool planned = false;   // and their scratch lies at `address`
+  Layout layout;
 
   void forget_plan() { measured = planned = false; }
 };
@@ -169,12 +171,29 @@ int plan_within(void* runtime, Runtime* known, char* address, size_t room, size_
   return status;
 }
 
-// Bytes of scratch: plans once with no room at all. XNNPACK asks for none if it needs none.
+const RuntimeObject& object_of(void* runtime) { return *static_cast<const RuntimeObject*>(runtime); }
+
+// Shows our layout how XNNPACK plans memory for the sizes that were measured: as if there were endless room somewhere,
+// where nothing is touched.
+void teach(void* runtime, Runtime* known) {
+  static char* const nowhere = reinterpret_cast<char*>(size_t{1} << 40);
+  size_t asked = 0;
+  if (plan_within(runtime, known, nowhere, SIZE_MAX / 2, &asked) != kSuccess) return;
+  known->layout.learn(object_of(runtime), nowhere, known->wanted);
+  size_t nbytes = 0;
+  if (known->layout.measure(object_of(runtime), &nbytes)) known->wanted = nbytes;
+}
+
+// Bytes of scratch: as in a plan that we have seen, or XNNPACK plans once with no room at all. It asks for none if it
+// needs none.
 int needed(void* runtime, Runtime* known, size_t* nbytes) {
   if (!known->measured) {
     known->planned = false;
-    const int status = plan_within(runtime, known, nullptr, 0, &known->wanted);
-    if (status != kSuccess && (status != kOutOfMemory || known->wanted == 0)) return status;
+    if (!known->layout.measure(object_of(runtime), &known->wanted)) {
+      const int status = plan_within(runtime, known, nullptr, 0, &known->wanted);
+      if (status != kSuccess && (status != kOutOfMemory || known->wanted == 0)) return status;
+      if (known->wanted != 0 && known->layout.can_learn()) teach(runtime, known);
+    }
     known->measured = true;
   }
   *nbytes = known->wanted;
@@ -183,12 +202,17 @@ int needed(void* runtime, Runtime* known, size_t* nbytes) {
 
 int plan(void* runtime, Runtime* known) {
   if (known->planned) return kSuccess;
-  if (known->measured && known->wanted == 0) {
-    known->planned = true;  // XNNPACK would find nothing to place
-    return kSuccess;
+  if (!known->measured) known->measured = known->layout.measure(object_of(runtime), &known->wanted);
+  int status = kSuccess;
+  if (!known->measured || !known->layout.has_plan()) {
+    size_t asked = 0;
+    const bool empty = known->measured && known->wanted == 0;  // XNNPACK would find nothing to place
+    if (!empty) status = plan_within(runtime, known, known->address, known->room, &asked);
+  } else if (known->wanted <= known->room) {
+    known->layout.place(object_of(runtime), known->address);
+  } else {
+    status = kOutOfMemory;
   }
-  size_t asked = 0;
-  const int status = plan_within(runtime, known, known->address, known->room, &asked);
   known->planned = status == kSuccess;
   return status;
 }
