@@ -8,7 +8,7 @@
 
 namespace etarena::xnnpack {
 
-enum Status : int { kSuccess = 0, kInvalidState = 3, kOutOfMemory = 6 };
+enum Status : int { kSuccess = 0, kInvalidParameter = 2, kInvalidState = 3, kOutOfMemory = 6 };
 
 constexpr uint32_t kExternalInput = 1;
 constexpr size_t kMaxDims = 6;
