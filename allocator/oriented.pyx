@@ -5,7 +5,7 @@ A plan orders the buffers that live at the same time from the bottom up, and tha
 as plans that are searched for do; otherwise there is a search, whose result is one more order to try.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free
 
 from .lifetimes cimport grow
@@ -20,11 +20,12 @@ __all__ = ["OrientedPlanner"]
 cdef extern from "orientation.h" nogil:
     void forget_orientation(Orientation* orientation)
     bint orient(Orientation* orientation, int32_t n, const int32_t* first, const int32_t* last, int32_t positions,
-                const int64_t* offsets)
+                const int64_t* sizes, const int64_t* offsets)
     int64_t replay_orientation(const Orientation* orientation, const int64_t* sizes, const int64_t* steps,
                                int64_t limit, int64_t* ends, int64_t* offsets)
 
-cdef double SLACK = 0.001               # above the bound that is always taken
+cdef int64_t UNLIMITED = (<uint64_t>1 << 63) - 1
+cdef double SLACK = 0.0005              # above the bound that is always taken
 cdef double LARGEST_EXCESS = 0.01       # above the bound that is taken if a search left as much elsewhere
 
 
@@ -37,7 +38,7 @@ cdef class OrientedPlanner:
     Parameters
     ----------
     planner : OffsetPlanner
-        Searches when no replay is good enough: within 0.1 % of the bound that the planner aims at, or within what a
+        Searches when no replay is good enough: within 0.05 % of the bound that the planner aims at, or within what a
         search left above it for other sizes, up to 1 %.
     """
 
@@ -48,8 +49,10 @@ cdef class OrientedPlanner:
         self.forget()
         free(self.ends)
 
-    def find(self, sizes: Sequence[int], first: Sequence[int], last: Sequence[int], *, order: Sequence[int] = ()) -> Plan:
-        """Plan offsets as `OffsetPlanner.find` does; the rule of a replayed plan is ``"replayed"``.
+    def find(
+        self, sizes: Sequence[int], first: Sequence[int], last: Sequence[int], *, order: Sequence[int] = ()
+    ) -> Plan:
+        """Plan offsets as `OffsetPlanner.find` does; the rule is ``"replayed"`` or ``"searched"``.
 
         Raises
         ------
@@ -74,6 +77,36 @@ cdef class OrientedPlanner:
         found = [offsets[i] for i in range(n)]
         placed = sorted(range(n), key=found.__getitem__)
         return Plan(found, peak, lower_bound, placed, "replayed" if self.replayed else "searched")
+
+    def replays(self, sizes: Sequence[int]) -> list[Plan]:
+        """Plans for these sizes by every order that is kept, the oldest first, be they good or bad.
+
+        Raises
+        ------
+        ValueError
+            Not as many sizes as there are lifetimes, or a negative one.
+        SizeOverflowError
+            The sum of the sizes does not fit.
+        """
+        cdef int k, n = self.planner.lifetimes.n
+        cdef int64_t peak, lower_bound, target
+        if self.count == 0:
+            return []
+        if len(sizes) != n:
+            raise ValueError(f"{len(sizes)} sizes for {n} lifetimes")
+        cdef int64_t[::1] size_array = array("q", [*sizes, 0])
+        cdef int64_t[::1] offsets = array("q", bytes(8 * (n + 1)))
+        self.planner.placement.begin(n, &size_array[0])
+        self.planner.lifetimes.bound(&size_array[0], self.planner.placement.steps, &lower_bound, &target)
+        plans = []
+        for k in range(self.count):
+            peak = replay_orientation(
+                &self.known[k].orientation, &size_array[0], self.planner.placement.steps, UNLIMITED, self.ends,
+                &offsets[0],
+            )
+            order = [self.known[k].orientation.order[i] for i in range(n)]
+            plans.append(Plan([offsets[i] for i in range(n)], peak, lower_bound, order, "replayed"))
+        return plans
 
     cdef int plan(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last, const int32_t* order,
                   int n_order, int64_t* offsets, int64_t* peak, int64_t* lower_bound) except -1 nogil:
@@ -126,7 +159,7 @@ cdef class OrientedPlanner:
                 raise_memory()
             self.capacity = n
         if not orient(&kept.orientation, n, self.planner.lifetimes.starts_before, self.planner.lifetimes.starts_until,
-                      n, offsets):
+                      n, sizes, offsets):
             raise_memory()
         kept.excess = peak / <double>target - 1 if peak > target else 0
         self.count += 1

@@ -251,12 +251,14 @@ cdef class ShapeBinder:
                 raise self.too_large(position, bound)
             bound.sizes[where] = <int32_t> size
             count *= size
+        bound.nbytes[position] = count
+        if 0 < count <= INT32_MAX:          # no stride is larger than that
+            return state
         for i in range(self.rank[position] - 1, 0, -1):
             d = self.dim_orders[self.start[position] + i]
             stride *= max(bound.sizes[self.start[position] + d], 1)
             if stride > INT32_MAX:
                 raise self.too_large(position, bound)
-        bound.nbytes[position] = count
         return state
 
     cdef void leave_out(self, BoundShape bound, int position) noexcept:

@@ -56,10 +56,11 @@ static inline void read_skyline(Orientation* orientation, const int32_t* first, 
   orientation->start[orientation->n] = count;
 }
 
-/* Reads the orientation of a plan. Buffer i lives at positions 0 <= first[i] <= p < last[i] <= positions. False if
- * there is no memory; the orientation is empty then. */
+/* Reads the orientation of a plan, in which empty buffers have no place: they go to the top, where they are in nobody's
+ * way. Buffer i lives at positions 0 <= first[i] <= p < last[i] <= positions. False if there is no memory; the
+ * orientation is empty then. */
 static inline bool orient(Orientation* orientation, int32_t n, const int32_t* first, const int32_t* last,
-                          int32_t positions, const int64_t* offsets) {
+                          int32_t positions, const int64_t* sizes, const int64_t* offsets) {
   const size_t count = (size_t)n;
   int32_t* const memory = (int32_t*)malloc((6 * count + 1) * sizeof(int32_t));
   int32_t* const scratch = (int32_t*)malloc((count + (size_t)positions + 1) * sizeof(int32_t));
@@ -72,7 +73,7 @@ static inline bool orient(Orientation* orientation, int32_t n, const int32_t* fi
     orientation->start = memory + count;
     orientation->below = memory + 2 * count + 1;
     for (int32_t i = 0; i < n; ++i) {
-      sorted[i].offset = offsets[i];
+      sorted[i].offset = sizes[i] == 0 ? INT64_MAX : offsets[i];
       sorted[i].buffer = i;
     }
     qsort(sorted, count, sizeof(OrientedOffset), compare_oriented);

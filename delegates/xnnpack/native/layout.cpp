@@ -127,6 +127,11 @@ int64_t Layout::peak(const Plan& plan) const {
   return largest;
 }
 
+void Layout::take_buffer_sizes(const Plan& plan) {
+  buffer_sizes_.clear();
+  for (const int32_t item : plan.item) buffer_sizes_.push_back(sizes_[item]);
+}
+
 int64_t Layout::most_live(const Plan& plan, int32_t operators) {
   change_.assign(operators + 1, 0);
   for (size_t i = 0; i < plan.item.size(); ++i) {
@@ -148,8 +153,11 @@ void Layout::learn(const RuntimeObject& runtime, const char* base, size_t nbytes
   if (most == 0) return;
   foreign_ = peak(plan) + static_cast<int64_t>(kBeyond) != static_cast<int64_t>(nbytes);
   plan.excess = static_cast<double>(peak(plan)) / static_cast<double>(most) - 1;
-  const bool kept = !foreign_ && orient(&plan.orientation, static_cast<int32_t>(plan.item.size()), plan.first.data(),
-                                        plan.last.data(), static_cast<int32_t>(runtime.n_operators), plan.offsets.data());
+  const auto count = static_cast<int32_t>(plan.item.size());
+  take_buffer_sizes(plan);
+  const bool kept = !foreign_ && orient(&plan.orientation, count, plan.first.data(), plan.last.data(),
+                                        static_cast<int32_t>(runtime.n_operators), buffer_sizes_.data(),
+                                        plan.offsets.data());
   if (kept) plans_.push_back(std::move(plan));
 }
 
@@ -170,15 +178,10 @@ bool Layout::measure(const RuntimeObject& runtime, size_t* nbytes) {
   for (size_t k = 0; k < plans_.size(); ++k) {
     const Plan& plan = plans_[k];
     if (!suits(runtime, plan)) continue;
-    const size_t count = plan.item.size();
-    buffer_sizes_.resize(count);
-    steps_.resize(count);
-    ends_.resize(count);
-    offsets_.resize(count);
-    for (size_t i = 0; i < count; ++i) {
-      buffer_sizes_[i] = sizes_[plan.item[i]];
-      steps_[i] = kRounding;
-    }
+    take_buffer_sizes(plan);
+    steps_.assign(plan.item.size(), kRounding);
+    ends_.resize(plan.item.size());
+    offsets_.resize(plan.item.size());
     const auto most = static_cast<double>(most_live(plan, static_cast<int32_t>(runtime.n_operators)));
     const int64_t found = replay_orientation(&plan.orientation, buffer_sizes_.data(), steps_.data(),
                                              static_cast<int64_t>(most * (1 + plan.excess)) + 1, ends_.data(),

@@ -70,6 +70,7 @@ class Layout {
   bool is_possible(const Plan& plan) const;
   bool suits(const RuntimeObject& runtime, const Plan& plan) const;
   int64_t peak(const Plan& plan) const;
+  void take_buffer_sizes(const Plan& plan);
   int64_t most_live(const Plan& plan, int32_t operators);
 
   bool listed_ = false;
