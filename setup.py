@@ -6,6 +6,7 @@ run-time planning has in scripts/constrained_build.py.
 """
 
 import importlib.util
+import multiprocessing
 import os
 import shutil
 import sys
@@ -177,6 +178,9 @@ def all_modules() -> list[Extension]:
         ],
         include_path=["build/cimport"],
         build_dir="build/cython",
+        # Python 3.14 would start each process with this file once more.
+        nthreads=os.cpu_count() if multiprocessing.get_start_method() == "fork" else 0,
+        cache="CYTHON_CACHE_DIR" in os.environ,
         # No object of ours is pickled, and the code that would say so for each class is a sixth of all.
         compiler_directives={"language_level": 3, "embedsignature": True, "auto_pickle": False},
     )
