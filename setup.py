@@ -120,9 +120,19 @@ def middle_extensions(folder: str) -> list[Extension]:
             ".".join(["etarena", *source.relative_to(ROOT).with_suffix("").parts]),
             [str(path.relative_to(ROOT)) for path in (source, *sorted(source.parent.glob("native/*.cpp")))],
             language="c++",
-            include_dirs=[str((source.parent / "native").relative_to(ROOT)), DEVICE_NATIVE, INCLUDE, *(vulkan or [])],
+            include_dirs=[
+                str((source.parent / "native").relative_to(ROOT)),
+                "allocator/native",
+                DEVICE_NATIVE,
+                INCLUDE,
+                *(vulkan or []),
+            ],
             define_macros=DEBUG_MACROS,
-            depends=[str(path.relative_to(ROOT)) for path in sorted(source.parent.glob("native/*"))] + DEVICE_HEADERS,
+            depends=[
+                *(str(path.relative_to(ROOT)) for path in sorted(source.parent.glob("native/*"))),
+                "allocator/native/orientation.h",
+                *DEVICE_HEADERS,
+            ],
             extra_compile_args=CXX_FLAGS,
         )
         for source in sorted((ROOT / folder).rglob("*.pyx"))

@@ -74,6 +74,7 @@ cdef extern from * nogil:
     int checked_add(int64_t a, int64_t b, int64_t* out) noexcept
     int checked_sub(int64_t a, int64_t b, int64_t* out) noexcept
     int checked_mul(int64_t a, int64_t b, int64_t* out) noexcept
+    int checked_divmod(int64_t a, int64_t b, int64_t* quotient, int64_t* remainder) noexcept
     int checked_floordiv(int64_t a, int64_t b, int64_t* out) noexcept
     int checked_ceildiv(int64_t a, int64_t b, int64_t* out) noexcept
     int checked_exactdiv(int64_t a, int64_t b, int64_t* out) noexcept

@@ -23,6 +23,7 @@ cdef int raise_memory() except -1 nogil
 
 cdef class Lifetimes:
     cdef int n
+    cdef int64_t version                # counts what was learned
     cdef int32_t* first                 # buffer i lives at positions first[i] <= p < last[i]
     cdef int32_t* last
     cdef int32_t* by_first              # buffers in order of their first position
@@ -46,8 +47,10 @@ cdef class Lifetimes:
 
     # Learn n lifetimes; does nothing if they are those of the last call. ValueError unless first[i] < last[i].
     cdef int learn(self, int n, const int32_t* first, const int32_t* last) except -1 nogil
-    # Fill profile, height and conflict; give the largest sum of live sizes, and the same with sizes rounded up to
-    # steps.
+    # Fill profile; give the largest sum of live sizes, and the same with sizes rounded up to steps.
+    cdef void bound(self, const int64_t* sizes, const int64_t* steps, int64_t* lower_bound,
+                    int64_t* rounded_bound) noexcept nogil
+    # The same, and fill height and conflict.
     cdef void measure(self, const int64_t* sizes, const int64_t* steps, int64_t* lower_bound,
                       int64_t* rounded_bound) noexcept nogil
     cdef int64_t degree(self, int32_t i) noexcept nogil

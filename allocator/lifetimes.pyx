@@ -88,6 +88,7 @@ cdef class Lifetimes:
         memcpy(self.first, first, nbytes)
         memcpy(self.last, last, nbytes)
         self.n = n
+        self.version += 1
         self.sort_positions()
         self.rank()
         if self.list_overlaps() != 0:
@@ -95,15 +96,14 @@ cdef class Lifetimes:
             raise_memory()
         return 0
 
-    cdef void measure(self, const int64_t* sizes, const int64_t* steps, int64_t* lower_bound,
-                      int64_t* rounded_bound) noexcept nogil:
+    cdef void bound(self, const int64_t* sizes, const int64_t* steps, int64_t* lower_bound,
+                    int64_t* rounded_bound) noexcept nogil:
         cdef int32_t i
         cdef int k, j
         cdef int ended = 0
         cdef int group = 0              # first of the buffers that start at this position
         cdef int64_t live = 0
         cdef int64_t rounded = 0
-        cdef int64_t largest = 0
         lower_bound[0] = rounded_bound[0] = 0
         for k in range(self.n):
             i = self.by_first[k]
@@ -120,6 +120,13 @@ cdef class Lifetimes:
                     group += 1
                 lower_bound[0] = max(lower_bound[0], live)
                 rounded_bound[0] = max(rounded_bound[0], rounded)
+
+    cdef void measure(self, const int64_t* sizes, const int64_t* steps, int64_t* lower_bound,
+                      int64_t* rounded_bound) noexcept nogil:
+        cdef int32_t i
+        cdef int k
+        cdef int64_t largest
+        self.bound(sizes, steps, lower_bound, rounded_bound)
         for i in range(self.n):
             largest = 0
             for k in range(self.starts_before[i], self.starts_until[i]):

@@ -3,7 +3,9 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
+from etarena._equations cimport Equations
 from etarena._scratch cimport DelegateScratch
+from etarena.allocator.oriented cimport OrientedPlanner
 from etarena.allocator.planner cimport OffsetPlanner
 from etarena.allocator.sizes cimport SizeProgram
 
@@ -69,6 +71,7 @@ cdef class ShapeBinder:
     cdef readonly object section        # the decoded plan section
     cdef SizeProgram program
     cdef OffsetPlanner planner
+    cdef OrientedPlanner oriented       # around it
     cdef readonly DelegateScratch scratch   # of the loaded method; None when there is none
     cdef vector[int32_t] rank           # of each value
     cdef vector[int32_t] start          # of each value: where its dimensions begin in the flat lists
@@ -95,13 +98,12 @@ cdef class ShapeBinder:
     cdef vector[int32_t] bounded        # of each dimension: register with its bound until it is told; -1
     cdef vector[int32_t] crossing       # planned buffers that live across a stop, longest life first
     cdef vector[int32_t] guards         # registers
+    cdef Equations equations
 
     cdef int expect_discoveries(self) except -1
     cdef BoundShape bind(self, const int64_t* key)
     cdef int evaluate(self, BoundShape bound, const vector[int64_t]& symbols, const vector[uint8_t]& known) except -1
     cdef int check_inputs(self, const int64_t* key, const int64_t* registers) except -1
-    cdef int find_symbols(self, const int64_t* key, int64_t* symbols) except -1
-    cdef int find_lengths(self, const int64_t* key, int64_t* symbols) except -1
     cdef int check_lengths(self, const int64_t* key, BoundShape bound) except -1
     cdef int measure(self, BoundShape bound) except -1
     cdef int measure_value(self, BoundShape bound, int position) except -1

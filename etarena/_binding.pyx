@@ -5,7 +5,9 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
+from etarena._equations cimport Equations
 from etarena._scratch cimport DelegateScratch
+from etarena.allocator.oriented cimport OrientedPlanner
 from etarena.allocator.planner cimport OffsetPlanner
 from etarena.allocator.sizes cimport SizeProgram
 
@@ -14,7 +16,7 @@ from .allocator import plan as plan_section
 from .allocator.errors import PlanError, ShapeError, SizeOverflowError
 from .allocator.plan import Teller
 from .device.dtypes import ITEM_BYTES
-from .shapes import illegal_length, wrong_length
+from .shapes import wrong_length
 
 cdef int64_t LARGEST_BYTES = <int64_t> 1 << 62
 
@@ -58,6 +60,7 @@ cdef class ShapeBinder:
         self.section = section
         self.program = SizeProgram(len(section.symbols), section.size_code)
         self.planner = OffsetPlanner(alignment)
+        self.oriented = OrientedPlanner(self.planner)
         for value in section.values:
             self.rank.push_back(len(value.sizes))
             self.start.push_back(total)
@@ -99,9 +102,16 @@ cdef class ShapeBinder:
                 self.grows[state.value] = <int> self.growing.size()
                 self.growing.push_back(position)
                 self.key_length += 1
+        self.equations = Equations(section, self._place_of)
         for guard in section.guards:
             self.guards.push_back(guard.register)
         self.expect_discoveries()
+
+    def _place_of(self, source):
+        """Where in the key the size is that determines a symbol."""
+        if isinstance(source, plan_section.Binding):
+            return self.key_start[source.input] + max(source.dim, 0)
+        return self.state_start + self.grows[self.section.states[source.value].value]
 
     cdef int expect_discoveries(self) except -1:
         """Note which sizes are unknown when a call begins, and what lives across the stops at which they are told."""
@@ -138,8 +148,7 @@ cdef class ShapeBinder:
         cdef vector[uint8_t] known
         cdef int symbol
         registers.resize(max(self.program.n_registers, 1))
-        self.find_symbols(key, registers.data())
-        self.find_lengths(key, registers.data())
+        self.equations.solve(key, registers.data())
         if self.in_stages:
             known.assign(registers.size(), 1)
             for symbol in range(<int> self.told.size()):
@@ -170,36 +179,6 @@ cdef class ShapeBinder:
                 raise ShapeError(f"these sizes break a condition of the model: {text}{self.sizes_text(bound)}")
         return 0
 
-    cdef int find_symbols(self, const int64_t* key, int64_t* symbols) except -1:
-        cdef int64_t size, number
-        for binding in self.section.bindings:
-            size = key[self.key_start[binding.input] + max(binding.dim, 0)]
-            symbol = self.section.symbols[binding.symbol]
-            place = self.place_name(binding.input, binding.dim)
-            number, rest = divmod(size - binding.offset, binding.scale)
-            if rest:
-                form = f"{binding.scale}*{symbol.name}" + (f" + {binding.offset}" if binding.offset else "")
-                raise ShapeError(f"{place} is {size}, but must be {form} for a whole number {symbol.name}")
-            if number < symbol.min:
-                raise ShapeError(f"{place} is {size}, but {symbol.name} must be at least {symbol.min} (it is {number})")
-            if number > symbol.max:
-                raise ShapeError(f"{place} is {size}, but {symbol.name} must be at most {symbol.max} (it is {number})")
-            symbols[binding.symbol] = number
-        return 0
-
-    cdef int find_lengths(self, const int64_t* key, int64_t* symbols) except -1:
-        cdef int64_t number, length
-        for discovery in self.section.discoveries:
-            if discovery.teller != Teller.STATE_LENGTH:
-                continue
-            state, symbol = self.section.states[discovery.value], self.section.symbols[discovery.symbol]
-            length = key[self.state_start + self.grows[state.value]]
-            number, rest = divmod(length - discovery.offset, discovery.scale)
-            if rest or not symbol.min <= number <= symbol.max:
-                raise illegal_length(state, length, symbol, discovery.scale)
-            symbols[discovery.symbol] = number
-        return 0
-
     cdef int check_lengths(self, const int64_t* key, BoundShape bound) except -1:
         cdef int i
         cdef int64_t length, expected
@@ -224,7 +203,7 @@ cdef class ShapeBinder:
                 actual = key[self.key_start[position] + d]
                 if expected != actual:
                     raise ShapeError(
-                        f"{self.place_name(position, d)} is {actual}, but must be {expected}{self.reason(value, d)}"
+                        f"{self.equations.place_name(position, d)} is {actual}, but must be {expected}{self.reason(value, d)}"
                     )
         return 0
 
@@ -272,12 +251,14 @@ cdef class ShapeBinder:
                 raise self.too_large(position, bound)
             bound.sizes[where] = <int32_t> size
             count *= size
+        bound.nbytes[position] = count
+        if 0 < count <= INT32_MAX:          # no stride is larger than that
+            return state
         for i in range(self.rank[position] - 1, 0, -1):
             d = self.dim_orders[self.start[position] + i]
             stride *= max(bound.sizes[self.start[position] + d], 1)
             if stride > INT32_MAX:
                 raise self.too_large(position, bound)
-        bound.nbytes[position] = count
         return state
 
     cdef void leave_out(self, BoundShape bound, int position) noexcept:
@@ -321,14 +302,19 @@ cdef class ShapeBinder:
             bound.lower_bound = self.last_plan.lower_bound
             return 0
         self.last_plan = None
-        # What lives across a stop comes first and low, so that it need not move when the rest is planned again.
-        cdef vector[int32_t]* order = &self.crossing if self.in_stages else &self.preferred
         self.scratch.align(self.planner, self.planned, sizes.data())
         with nogil:
-            self.planner.plan(
-                count, sizes.data(), self.first.data(), self.last.data(), order.data(), <int> order.size(),
-                bound.offsets.data(), &bound.peak, &bound.lower_bound,
-            )
+            if self.in_stages:
+                # What lives across a stop comes first and low, so that it need not move when the rest is planned again.
+                self.planner.plan(
+                    count, sizes.data(), self.first.data(), self.last.data(), self.crossing.data(),
+                    <int> self.crossing.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
+                )
+            else:
+                self.oriented.plan(
+                    count, sizes.data(), self.first.data(), self.last.data(), self.preferred.data(),
+                    <int> self.preferred.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
+                )
         self.last_plan, self.last_sizes = bound, sizes
         return 0
 
@@ -356,17 +342,18 @@ cdef class ShapeBinder:
         """Bytes of scratch that each delegate call needs; as in `before` where its arguments are the same."""
         cdef int i
         bound.scratch.assign(self.scratch.count(), 0)
+        self.scratch.take_sizes(bound.sizes)
         for i in range(self.scratch.count()):
             if before is not None and not self.call_changed(bound, before, i):
                 bound.scratch[i] = before.scratch[i]
             elif self.call_is_ready(bound, i):
-                bound.scratch[i] = self.scratch.measure(
-                    i, bound.sizes.data(), self.start.data(), self.rank.data(), self.dim_orders.data()
-                )
+                bound.scratch[i] = self.scratch.measure(i)
         return 0
 
     cdef bint call_is_ready(self, BoundShape bound, int call) noexcept:
         cdef int i, slot
+        if not self.in_stages:
+            return True
         for i in range(self.scratch.start[call], self.scratch.start[call + 1]):
             slot = self.scratch.slots[i]
             if slot >= 0 and bound.ready[slot] == UNKNOWN:
@@ -387,13 +374,10 @@ cdef class ShapeBinder:
         return False
 
     cdef int place_scratch(self, BoundShape bound, int call, char* base) except -1:
-        """Tell a delegate call where its scratch is, once its arguments are known."""
+        """Tell a delegate call where its scratch is, once its arguments are known; their sizes were taken."""
         if not self.call_is_ready(bound, call):
             return 0
-        return self.scratch.place(
-            call, bound.sizes.data(), self.start.data(), self.rank.data(), self.dim_orders.data(),
-            base + bound.offsets[self.planned.size() + call], bound.scratch[call],
-        )
+        return self.scratch.place(call, base + bound.offsets[self.planned.size() + call], bound.scratch[call])
 
     cdef BoundShape improved(self, BoundShape bound):
         """Search for a lower peak in the background, from now on; give what has been found so far as a plan of its own.
@@ -422,11 +406,6 @@ cdef class ShapeBinder:
         better.registers, better.known, better.scratch = bound.registers, bound.known, bound.scratch
         better.ready, better.run_peak, better.run_bound = bound.ready, plan.peak, bound.run_bound
         return better
-
-    def place_name(self, int position, int dim):
-        """Name a dimension of an input as messages do."""
-        name = self.section.inputs[position].name
-        return f"input {name!r}" if dim < 0 else f"dimension {dim} of input {name!r}"
 
     def reason(self, int value, int dim):
         """Say why a size is what it must be, when it depends on symbols."""

@@ -321,6 +321,7 @@ cdef class PlannedMethod:
             self.addresses[position] = self.addresses[self.binder.storage[position]]
         self.native.rebind(bound.sizes.data(), self.addresses.data())
         self.keeper.placed.assign(self.keeper.placed.size(), NULL)
+        self.binder.scratch.take_sizes(bound.sizes)
         for i in range(<int> bound.scratch.size()):
             self.binder.place_scratch(bound, i, base)
         self.current = bound

@@ -29,17 +29,19 @@ cdef class DelegateScratch:
     cdef readonly bint has_steps          # planned buffers are aligned each in its own way
     cdef vector[int64_t] steps            # of the buffers of the last plan
     cdef readonly bint has_wishes         # so that arguments may have to be copied
-    cdef vector[Argument] arguments       # of the call looked at
+    cdef vector[vector[Argument]] arguments   # of each call; those that are values have their sizes below
+    cdef vector[int32_t] starts           # of each value: where its sizes and order begin
+    cdef vector[int32_t] ranks
+    cdef vector[int32_t] sizes            # flat
+    cdef vector[uint8_t] orders
 
     cdef int count(self) noexcept
     cdef void align(self, OffsetPlanner planner, const vector[int32_t]& planned, const int64_t* sizes) noexcept
     cdef int64_t padded(self, int position, int64_t nbytes) noexcept
-    cdef int64_t measure(self, int call, const int32_t* sizes, const int32_t* starts, const int32_t* ranks,
-                         const uint8_t* orders) except -1
-    cdef int place(self, int call, const int32_t* sizes, const int32_t* starts, const int32_t* ranks,
-                   const uint8_t* orders, char* address, int64_t nbytes) except -1
-    cdef int gather(self, int call, const int32_t* sizes, const int32_t* starts, const int32_t* ranks,
-                    const uint8_t* orders) noexcept
+    cdef void take_sizes(self, const vector[int32_t]& sizes) noexcept
+    cdef int64_t measure(self, int call) except -1
+    cdef int place(self, int call, char* address, int64_t nbytes) except -1
+    cdef int gather(self, int call) except -1
     cdef int check_copies(self, NativeMethod native) except -1
     cdef list take_copies(self)
     cdef tuple take_outside(self)

@@ -8,6 +8,7 @@ delegates want of their arguments is joined: a planned buffer gets the largest a
 from collections import Counter
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
 from etarena._runtime cimport NativeMethod
@@ -105,24 +106,23 @@ cdef class DelegateScratch:
         cdef int call, i, owner
         cdef int64_t alignment, multiple
         cdef ScratchUser user
-        cdef vector[int32_t] sizes, starts, ranks
-        cdef vector[uint8_t] orders
         for value in self.section.values:
-            starts.push_back(<int> sizes.size())
-            ranks.push_back(len(value.sizes))
+            self.starts.push_back(<int> self.sizes.size())
+            self.ranks.push_back(len(value.sizes))
             for register, dim in zip(value.sizes, value.dim_order):
-                sizes.push_back(self._known_size(register))
-                orders.push_back(dim)
-        sizes.push_back(0)   # never empty: its address is passed on
-        orders.push_back(0)
+                self.sizes.push_back(self._known_size(register))
+                self.orders.push_back(dim)
+        self.sizes.push_back(0)   # never empty: its address is passed on
+        self.orders.push_back(0)
+        self.arguments.resize(self.count())
         for call in range(self.count()):
-            self.gather(call, sizes.data(), starts.data(), ranks.data(), orders.data())
+            self.gather(call)
             user = <ScratchUser> self.users[call]
-            user.ask(self.arguments)
-            for i in range(<int> self.arguments.size()):
+            user.ask(self.arguments[call])
+            for i in range(<int> self.arguments[call].size()):
                 alignment, multiple = user.alignment_wish(i), user.size_wish(i)
                 self.has_wishes = self.has_wishes or isinstance(user, ForeignUser) and (<ForeignUser> user).wishes(i)
-                if self.arguments[i].joined:
+                if self.arguments[call][i].joined:
                     owner = self.section.values[self.slots[self.start[call] + i]].storage
                     self.alignments[owner] = max(self.alignments[owner], alignment)
                     self.has_steps = self.has_steps or alignment > LINE
@@ -131,6 +131,8 @@ cdef class DelegateScratch:
                         self.multiples[owner] = multiple
                     else:
                         self._give_up(owner)
+        for call in range(self.count()):
+            self.gather(call)   # now that it is known what is joined
 
     def _give_up(self, owner):
         """The wishes about one memory cannot be joined: each delegate gets a copy that is as it wants it."""
@@ -174,36 +176,37 @@ cdef class DelegateScratch:
         cdef int64_t multiple = self.multiples[position]
         return nbytes if multiple <= 1 else (nbytes + multiple - 1) // multiple * multiple
 
-    cdef int64_t measure(self, int call, const int32_t* sizes, const int32_t* starts, const int32_t* ranks,
-                         const uint8_t* orders) except -1:
-        """Bytes that one call needs, given the dimensions of all values."""
-        self.gather(call, sizes, starts, ranks, orders)
-        return (<ScratchUser> self.users[call]).measure(self.arguments)
+    cdef void take_sizes(self, const vector[int32_t]& sizes) noexcept:
+        """Note the dimensions of all values, one after another, for the calls to come."""
+        memcpy(self.sizes.data(), sizes.data(), sizes.size() * sizeof(int32_t))
 
-    cdef int place(self, int call, const int32_t* sizes, const int32_t* starts, const int32_t* ranks,
-                   const uint8_t* orders, char* address, int64_t nbytes) except -1:
+    cdef int64_t measure(self, int call) except -1:
+        """Bytes that one call needs, given the sizes taken last."""
+        return (<ScratchUser> self.users[call]).measure(self.arguments[call])
+
+    cdef int place(self, int call, char* address, int64_t nbytes) except -1:
         """Give one call its scratch."""
-        self.gather(call, sizes, starts, ranks, orders)
-        return (<ScratchUser> self.users[call]).place(self.arguments, address, nbytes)
+        return (<ScratchUser> self.users[call]).place(self.arguments[call], address, nbytes)
 
-    cdef int gather(self, int call, const int32_t* sizes, const int32_t* starts, const int32_t* ranks,
-                    const uint8_t* orders) noexcept:
+    cdef int gather(self, int call) except -1:
+        """List the arguments of a call. Their sizes are those taken last."""
         cdef int i, slot
         cdef Argument argument
-        self.arguments.clear()
+        self.arguments[call].clear()
         for i in range(self.start[call], self.start[call + 1]):
             slot = self.slots[i]
             if slot >= 0:
                 argument = Argument(
-                    TENSOR, self.dtypes[slot], ranks[slot], sizes + starts[slot], orders + starts[slot], 0, 0,
-                    self.device_types[slot], self.device_indices[slot], self.joined[slot],
+                    TENSOR, self.dtypes[slot], self.ranks[slot], self.sizes.data() + self.starts[slot],
+                    self.orders.data() + self.starts[slot], 0, 0, self.device_types[slot], self.device_indices[slot],
+                    self.joined[slot],
                 )
             else:
                 slot = -slot - 1
                 argument = self.fixed[slot]
                 argument.sizes = self.fixed_sizes.data() + self.fixed_start[slot]
                 argument.dim_order = self.fixed_orders.data() + self.fixed_start[slot]
-            self.arguments.push_back(argument)
+            self.arguments[call].push_back(argument)
         return 0
 
     cdef int check_copies(self, NativeMethod native) except -1:

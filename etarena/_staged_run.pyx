@@ -129,6 +129,7 @@ cdef class StagedRun:
             else:
                 address = addresses[owner]
             self.native.rebind_one(position, bound.sizes.data() + self.binder.start[position], address)
+        self.binder.scratch.take_sizes(bound.sizes)
         for i in range(<int> bound.changed_calls.size()):
             self.binder.place_scratch(bound, bound.changed_calls[i], self.arena.base_address)
         self.binder.scratch.check_copies(self.native)

@@ -2,6 +2,7 @@
 """XNNPACK runtimes of a method that is being loaded, and the scratch they use."""
 
 from libc.stdint cimport int64_t
+from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
 from etarena.delegates.contract cimport Argument, ScratchUser
@@ -13,11 +14,14 @@ __all__ = ["Runtime", "begin_capture", "end_capture", "held_by_others", "is_acti
 cdef extern from "scratch.h" namespace "etarena::xnnpack" nogil:
     bint active()
     void c_begin_capture "etarena::xnnpack::begin_capture"()
-    vector[void*] c_end_capture "etarena::xnnpack::end_capture"()
-    vector[unsigned int] inputs_of(void* runtime)
-    int c_measure "etarena::xnnpack::measure"(void* runtime, const vector[Shape]& shapes, size_t* nbytes)
-    void c_leave "etarena::xnnpack::leave"(void* runtime)
-    int c_place "etarena::xnnpack::place"(void* runtime, const vector[Shape]& shapes, char* address, size_t nbytes)
+    size_t MOST_DIMS "etarena::xnnpack::kMaxDims"
+    vector[shared_ptr[KnownRuntime]] c_end_capture "etarena::xnnpack::end_capture"()
+    vector[unsigned int] inputs_of(const shared_ptr[KnownRuntime]& known)
+    int c_measure "etarena::xnnpack::measure"(
+        const shared_ptr[KnownRuntime]& known, const InputSizes* inputs, size_t* nbytes)
+    void c_leave "etarena::xnnpack::leave"(const shared_ptr[KnownRuntime]& known)
+    int c_place "etarena::xnnpack::place"(
+        const shared_ptr[KnownRuntime]& known, const InputSizes* inputs, char* address, size_t nbytes)
 
 cdef extern from "others.h" namespace "etarena::xnnpack" nogil:
     cppclass Held:
@@ -44,13 +48,15 @@ cdef class Runtime(ScratchUser):
         cdef size_t i
         cdef int d
         cdef const Argument* argument
-        for i in range(self.shapes.size()):
-            if self.shapes[i].id >= arguments.size():
-                raise RuntimeFailure(f"XNNPACK wants input {self.shapes[i].id} of {arguments.size()} arguments")
-            argument = &arguments[self.shapes[i].id]
-            self.shapes[i].dims.resize(argument.rank)
-            for d in range(argument.rank):
-                self.shapes[i].dims[d] = argument.sizes[argument.dim_order[d]]
+        cdef InputSizes* sizes
+        for i in range(self.ids.size()):
+            if self.ids[i] >= arguments.size():
+                raise RuntimeFailure(f"XNNPACK wants input {self.ids[i]} of {arguments.size()} arguments")
+            argument = &arguments[self.ids[i]]
+            sizes = &self.inputs[i]
+            sizes.rank = argument.rank
+            for d in range(min(argument.rank, <int> MOST_DIMS)):
+                sizes.dims[d] = argument.sizes[argument.dim_order[d]]
         return 0
 
     cdef int64_t measure(self, const vector[Argument]& arguments) except -1:
@@ -59,7 +65,7 @@ cdef class Runtime(ScratchUser):
         cdef int status
         self.take(arguments)
         with nogil:
-            status = c_measure(self.runtime, self.shapes, &nbytes)
+            status = c_measure(self.handle, self.inputs.data(), &nbytes)
         self.refused = status != 0
         return 0 if self.refused else <int64_t> nbytes
 
@@ -69,19 +75,23 @@ cdef class Runtime(ScratchUser):
         if nbytes == 0 and self.refused:
             return 0
         with nogil:
-            status = c_place(self.runtime, self.shapes, address, <size_t> nbytes)
+            status = c_place(self.handle, self.inputs.data(), address, <size_t> nbytes)
         if status != 0:
             raise self.failure(status)
         return 0
 
     cdef int leave(self) except -1:
         """Let XNNPACK allocate this runtime's workspace itself."""
-        c_leave(self.runtime)
+        c_leave(self.handle)
         return 0
 
     cdef object failure(self, int status):
         """Say which shapes XNNPACK refused, and why."""
-        shapes = ", ".join(str([dim for dim in shape.dims]) for shape in self.shapes)
+        cdef size_t i, d
+        shapes = ", ".join(
+            str([self.inputs[i].dims[d] for d in range(min(self.inputs[i].rank, MOST_DIMS))])
+            for i in range(self.inputs.size())
+        )
         reason = STATUS.get(status, f"status {status}")
         kind = ArenaFullError if status == 6 else RuntimeFailure
         return kind(f"XNNPACK cannot run a delegate with inputs of shapes {shapes}: {reason}")
@@ -117,20 +127,17 @@ def begin_capture() -> None:
 
 def end_capture() -> list[Runtime | None]:
     """Give the runtimes made since `begin_capture`, in order; None for one whose scratch XNNPACK keeps to itself."""
-    cdef vector[void*] made = c_end_capture()
-    cdef vector[unsigned int] inputs
+    cdef vector[shared_ptr[KnownRuntime]] made = c_end_capture()
     cdef Runtime runtime
-    cdef size_t i, k
+    cdef size_t i
     found = []
     for i in range(made.size()):
-        if made[i] == NULL:
+        if made[i].get() == NULL:
             found.append(None)
             continue
         runtime = Runtime.__new__(Runtime)
-        runtime.backend, runtime.runtime = "XnnpackBackend", made[i]
-        inputs = inputs_of(runtime.runtime)
-        runtime.shapes.resize(inputs.size())
-        for k in range(inputs.size()):
-            runtime.shapes[k].id = inputs[k]
+        runtime.backend, runtime.handle = "XnnpackBackend", made[i]
+        runtime.ids = inputs_of(runtime.handle)
+        runtime.inputs.resize(runtime.ids.size())
         found.append(runtime)
     return found

@@ -7,6 +7,7 @@
 #include <executorch/runtime/executor/program.h>
 #include <executorch/runtime/platform/runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -136,14 +137,19 @@ class MethodHandle {
   void attach(const int32_t* indices, size_t count) {
     slots_.clear();
     slots_.reserve(count);
+    size_t dimensions = 0;
     for (size_t i = 0; i < count; ++i) {
       EValue* const value = &mutable_value(*method_, static_cast<size_t>(indices[i]));
       TensorImpl* const impl = value->toTensor().unsafeGetTensorImpl();
-      const auto order = impl->dim_order();
-      Slot slot{value, impl, {}, {}, {order.begin(), order.end()}, impl->shape_dynamism(), impl->device()};
-      slot.sizes.resize(order.size());
-      slot.strides.resize(order.size());
-      slots_.push_back(std::move(slot));
+      slots_.push_back({value, impl, dimensions, impl->dim(), impl->scalar_type(), impl->shape_dynamism(), impl->device()});
+      dimensions += static_cast<size_t>(impl->dim());
+    }
+    sizes_.assign(dimensions, 0);
+    strides_.assign(dimensions, 0);
+    orders_.assign(dimensions, 0);
+    for (const Slot& slot : slots_) {
+      const auto order = slot.impl->dim_order();
+      std::copy(order.begin(), order.end(), orders_.begin() + static_cast<ptrdiff_t>(slot.start));
     }
   }
 
@@ -151,25 +157,23 @@ class MethodHandle {
   // Constructing the TensorImpl anew makes these sizes its capacity: a kernel that would write more gets an error from
   // resize instead of writing past the end.
   void rebind(const int32_t* sizes, char* const* addresses) {
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      rebind_one(i, sizes, addresses[i]);
-      sizes += slots_[i].sizes.size();
-    }
+    for (size_t i = 0; i < slots_.size(); ++i) rebind_one(i, sizes + slots_[i].start, addresses[i]);
   }
 
   // The same for one value.
-  void rebind_one(size_t position, const int32_t* sizes, void* address) {
-    Slot& slot = slots_[position];
-    const size_t rank = slot.sizes.size();
+  void rebind_one(size_t position, const int32_t* given, void* address) {
+    const Slot& slot = slots_[position];
+    int32_t* const sizes = sizes_.data() + slot.start;
+    int32_t* const strides = strides_.data() + slot.start;
+    uint8_t* const order = orders_.data() + slot.start;
     int32_t step = 1;
-    for (size_t d = 0; d < rank; ++d) slot.sizes[d] = sizes[d];
-    for (size_t d = rank; d-- > 0;) {
-      slot.strides[slot.order[d]] = step;
-      step *= slot.sizes[slot.order[d]] > 0 ? slot.sizes[slot.order[d]] : 1;
+    for (ssize_t d = slot.rank; d-- > 0;) {
+      sizes[d] = given[d];
+      strides[order[d]] = step;
+      step *= given[order[d]] > 0 ? given[order[d]] : 1;
     }
-    new (slot.impl)
-        TensorImpl(slot.impl->scalar_type(), static_cast<ssize_t>(rank), slot.sizes.data(), address, slot.order.data(),
-                   slot.strides.data(), slot.dynamism, slot.device.type(), slot.device.index());
+    new (slot.impl) TensorImpl(slot.type, slot.rank, sizes, address, order, strides, slot.dynamism, slot.device.type(),
+                               slot.device.index());
   }
 
   void set_address(size_t slot, void* address) { slots_[slot].impl->set_data(address); }
@@ -290,9 +294,9 @@ class MethodHandle {
   struct Slot {
     EValue* value;
     TensorImpl* impl;
-    std::vector<int32_t> sizes;
-    std::vector<int32_t> strides;
-    std::vector<uint8_t> order;
+    size_t start;  // of its dimensions in the lists below
+    ssize_t rank;
+    executorch::aten::ScalarType type;
     executorch::runtime::TensorShapeDynamism dynamism;
     executorch::runtime::etensor::Device device;
   };
@@ -349,6 +353,9 @@ class MethodHandle {
   std::vector<std::shared_ptr<Instance>> instances_;  // they outlive the method, which closes them
   std::optional<Method> method_;
   std::vector<Slot> slots_;
+  std::vector<int32_t> sizes_;  // of all slots, one after another
+  std::vector<int32_t> strides_;
+  std::vector<uint8_t> orders_;
   Transfers transfers_;
   ToldSymbols told_;
   bool asked_before_ = false;  // of the next instruction

@@ -9,6 +9,7 @@
 //
 // Only the workspace is scratch: operators keep other memory from reshape to reshape, which stays with malloc.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -16,35 +17,41 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "layout.h"
 #include "library.h"
 #include "others.h"
 #include "scratch.h"
 #include "xnnpack_abi.h"
 
 namespace etarena::xnnpack {
-namespace {
 
 struct Runtime {
+  RuntimeObject* object = nullptr;  // nullptr once it is no longer ours
   Workspace* workspace = nullptr;
-  std::vector<Shape> shapes;  // of the inputs, as XNNPACK was told last
+  std::vector<uint32_t> ids;       // of the inputs
+  std::vector<int32_t> position;   // of each id among these; -1
+  std::vector<InputSizes> inputs;  // as XNNPACK was told last
   char* address = nullptr;
   size_t room = 0;
-  size_t wanted = 0;      // bytes of scratch for `shapes`
-  bool reshaped = false;  // operators know `shapes`
+  size_t wanted = 0;      // bytes of scratch for `inputs`
+  bool reshaped = false;  // operators know `inputs`
   bool measured = false;  // and `wanted` is theirs
   bool planned = false;   // and their scratch lies at `address`
+  Layout layout;
 
   void forget_plan() { measured = planned = false; }
 };
 
+namespace {
+
 std::mutex mutex;
 std::atomic<uint64_t> generation{1};  // of the map below: counts its changes
-std::unordered_map<void*, std::unique_ptr<Runtime>>& runtimes() {
-  static auto* map = new std::unordered_map<void*, std::unique_ptr<Runtime>>;  // outlives every static destructor
+std::unordered_map<void*, Handle>& runtimes() {
+  static auto* map = new std::unordered_map<void*, Handle>;  // outlives every static destructor
   return *map;
 }
 
-thread_local std::vector<void*>* captured = nullptr;
+thread_local std::vector<Handle>* captured = nullptr;
 thread_local std::vector<uint32_t>* subgraph_inputs = nullptr;
 thread_local size_t* refused = nullptr;  // set: an aligned allocation is the workspace, and only its size is wanted
 
@@ -75,21 +82,25 @@ bool initialized = false;
 // What is known of a runtime; nullptr if it is not ours. XNNPACK asks several times in a row for the same one, which
 // then needs neither the lock nor the map.
 Runtime* find(void* runtime) {
-  thread_local void* last = nullptr;
-  thread_local Runtime* answer = nullptr;
-  thread_local uint64_t seen = 0;
-  if (runtime == last && seen == generation.load(std::memory_order_acquire)) return answer;
+  struct Last {
+    void* runtime;
+    Runtime* answer;
+    uint64_t seen;
+  };
+  thread_local Last last = {nullptr, nullptr, 0};
+  Last* const known = &last;  // looked up once
+  if (runtime == known->runtime && known->seen == generation.load(std::memory_order_acquire)) return known->answer;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = runtimes().find(runtime);
-  last = runtime;
-  answer = found == runtimes().end() ? nullptr : found->second.get();
-  seen = generation.load(std::memory_order_relaxed);
-  return answer;
+  known->runtime = runtime;
+  known->answer = found == runtimes().end() ? nullptr : found->second.get();
+  known->seen = generation.load(std::memory_order_relaxed);
+  return known->answer;
 }
 
-void add(void* runtime, std::unique_ptr<Runtime> known) {
+void add(const Handle& known) {
   const std::lock_guard<std::mutex> lock(mutex);
-  runtimes()[runtime] = std::move(known);
+  runtimes()[known->object] = known;
   ++generation;
 }
 
@@ -98,29 +109,33 @@ void remove(void* runtime) {
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = runtimes().find(runtime);
   if (found == runtimes().end()) return;
-  found->second->workspace->data = nullptr;
-  found->second->workspace->size = 0;
+  Runtime* const known = found->second.get();
+  known->workspace->data = nullptr;
+  known->workspace->size = 0;
+  known->object = nullptr;
   runtimes().erase(found);
   ++generation;
 }
 
-bool same(const Shape& shape, size_t rank, const size_t* dims) {
-  return shape.dims.size() == rank && memcmp(shape.dims.data(), dims, rank * sizeof(size_t)) == 0;
-}
-
-// Tells XNNPACK the sizes of an input unless it knows them.
-int reshape_value(void* runtime, Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
-  Shape* shape = nullptr;
-  for (Shape& one : known->shapes) {
-    if (one.id == id) shape = &one;
-  }
-  if (shape != nullptr && same(*shape, rank, dims)) return kSuccess;
-  const int status = real_reshape_value(runtime, id, rank, dims);
+// Tells XNNPACK the sizes of an input.
+int tell(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
+  const int status = real_reshape_value(known->object, id, rank, dims);
   if (status != kSuccess) return status;
-  if (shape == nullptr) shape = &known->shapes.emplace_back(Shape{id, {}});
-  shape->dims.assign(dims, dims + rank);
   known->reshaped = false;
   known->forget_plan();
+  return kSuccess;
+}
+
+// The same, unless it knows them.
+int reshape_value(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
+  const int32_t position = id < known->position.size() ? known->position[id] : -1;
+  if (position < 0 || rank > kMaxDims) return tell(known, id, rank, dims);
+  InputSizes& input = known->inputs[position];
+  if (input.rank == rank && memcmp(input.dims, dims, rank * sizeof(size_t)) == 0) return kSuccess;
+  const int status = tell(known, id, rank, dims);
+  if (status != kSuccess) return status;
+  input = InputSizes{rank, {}};
+  std::copy_n(dims, rank, input.dims);
   return kSuccess;
 }
 
@@ -140,8 +155,7 @@ bool is_understood(const void* runtime, const Workspace* workspace, const std::v
   return true;
 }
 
-void forget_sizes(void* runtime) {
-  auto* const object = static_cast<RuntimeObject*>(runtime);
+void forget_sizes(RuntimeObject* object) {
   for (size_t i = 0; i < object->n_values; ++i) {
     Value& value = object->values[i];
     if (value.type != kInvalidType && value.allocation_type == kInWorkspace) value.size = 0;
@@ -149,53 +163,76 @@ void forget_sizes(void* runtime) {
 }
 
 // Reshapes the operators unless they know the shapes. Memory is planned afterwards, by plan().
-int reshape(void* runtime, Runtime* known) {
+int reshape(Runtime* known) {
   if (known->reshaped) return kSuccess;
   known->forget_plan();
-  forget_sizes(runtime);
-  const int status = real_reshape(runtime);
+  forget_sizes(known->object);
+  const int status = real_reshape(known->object);
   known->reshaped = status == kSuccess;
   return status;
 }
 
 // Has XNNPACK plan in `room` bytes at `address`. If it wants more it asks for them, and is refused: `asked`.
-int plan_within(void* runtime, Runtime* known, char* address, size_t room, size_t* asked) {
+int plan_within(Runtime* known, char* address, size_t room, size_t* asked) {
   *asked = 0;
   known->workspace->data = address;
   known->workspace->size = room;
   refused = asked;
-  const int status = real_plan(runtime);
+  const int status = real_plan(known->object);
   refused = nullptr;
   return status;
 }
 
-// Bytes of scratch: plans once with no room at all. XNNPACK asks for none if it needs none.
-int needed(void* runtime, Runtime* known, size_t* nbytes) {
+// Shows our layout how XNNPACK plans memory for the sizes that were measured: as if there were endless room somewhere,
+// where nothing is touched.
+void teach(Runtime* known) {
+  static char* const nowhere = reinterpret_cast<char*>(size_t{1} << 40);
+  size_t asked = 0;
+  if (plan_within(known, nowhere, SIZE_MAX / 2, &asked) != kSuccess) return;
+  known->layout.learn(*known->object, nowhere, known->wanted);
+  size_t nbytes = 0;
+  if (known->layout.measure(*known->object, &nbytes)) known->wanted = nbytes;
+}
+
+// Bytes of scratch: as in a plan that we have seen, or XNNPACK plans once with no room at all. It asks for none if it
+// needs none.
+int needed(Runtime* known, size_t* nbytes) {
   if (!known->measured) {
     known->planned = false;
-    const int status = plan_within(runtime, known, nullptr, 0, &known->wanted);
-    if (status != kSuccess && (status != kOutOfMemory || known->wanted == 0)) return status;
+    if (!known->layout.measure(*known->object, &known->wanted)) {
+      const int status = plan_within(known, nullptr, 0, &known->wanted);
+      if (status != kSuccess && (status != kOutOfMemory || known->wanted == 0)) return status;
+      if (known->wanted != 0 && known->layout.can_learn()) teach(known);
+    }
     known->measured = true;
   }
   *nbytes = known->wanted;
   return kSuccess;
 }
 
-int plan(void* runtime, Runtime* known) {
+int plan(Runtime* known) {
   if (known->planned) return kSuccess;
-  if (known->measured && known->wanted == 0) {
-    known->planned = true;  // XNNPACK would find nothing to place
-    return kSuccess;
+  if (!known->measured) known->measured = known->layout.measure(*known->object, &known->wanted);
+  int status = kSuccess;
+  if (!known->measured || !known->layout.has_plan()) {
+    size_t asked = 0;
+    const bool empty = known->measured && known->wanted == 0;  // XNNPACK would find nothing to place
+    if (!empty) status = plan_within(known, known->address, known->room, &asked);
+  } else if (known->wanted <= known->room) {
+    known->layout.place(*known->object, known->address);
+  } else {
+    status = kOutOfMemory;
   }
-  size_t asked = 0;
-  const int status = plan_within(runtime, known, known->address, known->room, &asked);
   known->planned = status == kSuccess;
   return status;
 }
 
-int set_shapes(void* runtime, Runtime* known, const std::vector<Shape>& shapes) {
-  for (const Shape& shape : shapes) {
-    const int status = reshape_value(runtime, known, shape.id, shape.dims.size(), shape.dims.data());
+int set_inputs(Runtime* known, const InputSizes* inputs) {
+  const size_t count = known->inputs.size();
+  if (memcmp(known->inputs.data(), inputs, count * sizeof(InputSizes)) == 0) return kSuccess;
+  for (size_t i = 0; i < count; ++i) {
+    if (inputs[i].rank > kMaxDims) return kInvalidParameter;
+    const int status = reshape_value(known, known->ids[i], inputs[i].rank, inputs[i].dims);
     if (status != kSuccess) return status;
   }
   return kSuccess;
@@ -224,16 +261,16 @@ bool active() { return initialized; }
 
 void begin_capture() {
   if (captured == nullptr) {
-    captured = new std::vector<void*>;
+    captured = new std::vector<Handle>;
     subgraph_inputs = new std::vector<uint32_t>;
   }
   captured->clear();
   subgraph_inputs->clear();
 }
 
-std::vector<void*> end_capture() {
+std::vector<Handle> end_capture() {
   if (captured == nullptr) return {};
-  const std::vector<void*> made = *captured;
+  std::vector<Handle> made = std::move(*captured);
   delete captured;
   delete subgraph_inputs;
   captured = nullptr;
@@ -241,36 +278,32 @@ std::vector<void*> end_capture() {
   return made;
 }
 
-std::vector<uint32_t> inputs_of(void* runtime) {
-  std::vector<uint32_t> ids;
-  if (const Runtime* const known = find(runtime)) {
-    for (const Shape& shape : known->shapes) ids.push_back(shape.id);
-  }
-  return ids;
+std::vector<uint32_t> inputs_of(const Handle& known) { return known->ids; }
+
+void leave(const Handle& known) {
+  if (known->object != nullptr) remove(known->object);
 }
 
-void leave(void* runtime) { remove(runtime); }
-
-int measure(void* runtime, const std::vector<Shape>& shapes, size_t* nbytes) {
-  Runtime* const known = find(runtime);
+int measure(const Handle& handle, const InputSizes* inputs, size_t* nbytes) {
+  Runtime* const known = handle.get();
   *nbytes = 0;
-  if (known == nullptr) return kInvalidState;
-  int status = set_shapes(runtime, known, shapes);
-  if (status == kSuccess) status = reshape(runtime, known);
-  if (status == kSuccess) status = needed(runtime, known, nbytes);
+  if (known->object == nullptr) return kInvalidState;
+  int status = set_inputs(known, inputs);
+  if (status == kSuccess) status = reshape(known);
+  if (status == kSuccess) status = needed(known, nbytes);
   return status;
 }
 
-int place(void* runtime, const std::vector<Shape>& shapes, char* address, size_t nbytes) {
-  Runtime* const known = find(runtime);
-  if (known == nullptr) return kInvalidState;
-  int status = set_shapes(runtime, known, shapes);
+int place(const Handle& handle, const InputSizes* inputs, char* address, size_t nbytes) {
+  Runtime* const known = handle.get();
+  if (known->object == nullptr) return kInvalidState;
+  int status = set_inputs(known, inputs);
   if (status != kSuccess) return status;
   if (known->address != address || known->room != nbytes) known->planned = false;
   known->address = address;
   known->room = nbytes;
-  status = reshape(runtime, known);
-  return status == kSuccess ? plan(runtime, known) : status;
+  status = reshape(known);
+  return status == kSuccess ? plan(known) : status;
 }
 
 }  // namespace etarena::xnnpack
@@ -309,15 +342,20 @@ INTERPOSED int xnn_create_runtime_v4(void* subgraph, void* cache, void* workspac
   static const auto create = real<int (*)(void*, void*, void*, void*, uint32_t, void**)>("xnn_create_runtime_v4");
   Workspace* const own = captured != nullptr && initialized ? make_workspace() : nullptr;
   const int status = create(subgraph, cache, own == nullptr ? workspace : own, threads, flags, out);
+  Handle known;
   const bool ours = own != nullptr && status == kSuccess && is_understood(*out, own, *subgraph_inputs);
   if (ours) {
-    auto known = std::make_unique<Runtime>();
+    known = std::make_shared<Runtime>();
+    known->object = static_cast<RuntimeObject*>(*out);
     known->workspace = own;
-    for (const uint32_t id : *subgraph_inputs) known->shapes.push_back({id, {}});
-    add(*out, std::move(known));
+    known->ids = *subgraph_inputs;
+    known->inputs.assign(known->ids.size(), InputSizes{SIZE_MAX, {}});  // like no input
+    known->position.assign(known->object->n_values, -1);
+    for (size_t i = 0; i < known->ids.size(); ++i) known->position[known->ids[i]] = static_cast<int32_t>(i);
+    add(known);
   }
   if (captured != nullptr) {
-    if (status == kSuccess) captured->push_back(ours ? *out : nullptr);
+    if (status == kSuccess) captured->push_back(known);
     subgraph_inputs->clear();
   }
   if (own != nullptr) release_workspace(own);  // the runtime keeps it
@@ -332,14 +370,14 @@ INTERPOSED int xnn_delete_runtime(void* runtime) {
 
 INTERPOSED int xnn_reshape_external_value(void* runtime, uint32_t id, size_t rank, const size_t* dims) {
   Runtime* const known = find(runtime);
-  return known == nullptr ? real_reshape_value(runtime, id, rank, dims) : reshape_value(runtime, known, id, rank, dims);
+  return known == nullptr ? real_reshape_value(runtime, id, rank, dims) : reshape_value(known, id, rank, dims);
 }
 
 INTERPOSED int xnn_reshape_runtime(void* runtime) {
   Runtime* const known = find(runtime);
   if (known == nullptr) return reshape_for_others(runtime);
-  const int status = reshape(runtime, known);
-  return status == kSuccess ? plan(runtime, known) : status;
+  const int status = reshape(known);
+  return status == kSuccess ? plan(known) : status;
 }
 
 INTERPOSED int xnn_plan_memory(void* runtime) {

@@ -1,0 +1,111 @@
+/* A plan as who lies below whom, which is replayed for other sizes.
+ *
+ * Which buffers live at the same time does not depend on their sizes. A plan orders any two of them; for all other
+ * sizes, putting every buffer on top of those that are below it gives a plan again: two buffers that meet are ordered,
+ * so the upper one begins where the lower one ends, or above. It is enough to look at what a buffer lies on directly:
+ * at every position of its life that is the topmost of the buffers placed before, and all others there are below that
+ * one. So the lists are read off a skyline, and hold at most four entries a buffer. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  int32_t n;
+  int32_t* order; /* buffers from the bottom up; owns the memory of all three */
+  int32_t* start; /* of each position in the order: where its list begins; one more at the end */
+  int32_t* below; /* positions in the order of what lies directly below */
+} Orientation;
+
+typedef struct {
+  int64_t offset;
+  int32_t buffer;
+} OrientedOffset;
+
+static inline int compare_oriented(const void* a, const void* b) {
+  const OrientedOffset* const x = (const OrientedOffset*)a;
+  const OrientedOffset* const y = (const OrientedOffset*)b;
+  if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+  return (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+static inline void forget_orientation(Orientation* orientation) {
+  free(orientation->order);
+  memset(orientation, 0, sizeof(*orientation));
+}
+
+static inline void read_skyline(Orientation* orientation, const int32_t* first, const int32_t* last, int32_t positions,
+                                int32_t* skyline, int32_t* seen) {
+  int32_t count = 0;
+  for (int32_t p = 0; p < positions; ++p) skyline[p] = -1;
+  for (int32_t k = 0; k < orientation->n; ++k) seen[k] = -1;
+  for (int32_t k = 0; k < orientation->n; ++k) {
+    const int32_t buffer = orientation->order[k];
+    orientation->start[k] = count;
+    for (int32_t p = first[buffer]; p < last[buffer]; ++p) {
+      const int32_t under = skyline[p];
+      if (under >= 0 && seen[under] != k) {
+        seen[under] = k;
+        orientation->below[count++] = under;
+      }
+      skyline[p] = k;
+    }
+  }
+  orientation->start[orientation->n] = count;
+}
+
+/* Reads the orientation of a plan, in which empty buffers have no place: they go to the top, where they are in nobody's
+ * way. Buffer i lives at positions 0 <= first[i] <= p < last[i] <= positions. False if there is no memory; the
+ * orientation is empty then. */
+static inline bool orient(Orientation* orientation, int32_t n, const int32_t* first, const int32_t* last,
+                          int32_t positions, const int64_t* sizes, const int64_t* offsets) {
+  const size_t count = (size_t)n;
+  int32_t* const memory = (int32_t*)malloc((6 * count + 1) * sizeof(int32_t));
+  int32_t* const scratch = (int32_t*)malloc((count + (size_t)positions + 1) * sizeof(int32_t));
+  OrientedOffset* const sorted = (OrientedOffset*)malloc((count + 1) * sizeof(OrientedOffset));
+  const bool done = memory != NULL && scratch != NULL && sorted != NULL;
+  memset(orientation, 0, sizeof(*orientation));
+  if (done) {
+    orientation->n = n;
+    orientation->order = memory;
+    orientation->start = memory + count;
+    orientation->below = memory + 2 * count + 1;
+    for (int32_t i = 0; i < n; ++i) {
+      sorted[i].offset = sizes[i] == 0 ? INT64_MAX : offsets[i];
+      sorted[i].buffer = i;
+    }
+    qsort(sorted, count, sizeof(OrientedOffset), compare_oriented);
+    for (int32_t k = 0; k < n; ++k) orientation->order[k] = sorted[k].buffer;
+    read_skyline(orientation, first, last, positions, scratch, scratch + positions);
+  } else {
+    free(memory);
+  }
+  free(scratch);
+  free(sorted);
+  return done;
+}
+
+/* Offsets for these sizes, in bytes; 0 for empty buffers. steps[i] is the alignment of buffer i, a power of two, and
+ * `ends` has room for n numbers. Gives the peak, or -1 as soon as a buffer ends beyond the limit. Sums of sizes and
+ * steps must not overflow. */
+static inline int64_t replay_orientation(const Orientation* orientation, const int64_t* sizes, const int64_t* steps,
+                                         int64_t limit, int64_t* ends, int64_t* offsets) {
+  int64_t peak = 0;
+  for (int32_t k = 0; k < orientation->n; ++k) {
+    const int32_t buffer = orientation->order[k];
+    int64_t offset = 0;
+    for (int32_t e = orientation->start[k]; e < orientation->start[k + 1]; ++e) {
+      if (ends[orientation->below[e]] > offset) offset = ends[orientation->below[e]];
+    }
+    ends[k] = offset;
+    offsets[buffer] = 0;
+    if (sizes[buffer] == 0) continue;
+    offsets[buffer] = (offset + steps[buffer] - 1) & -steps[buffer];
+    ends[k] = offsets[buffer] + sizes[buffer];
+    if (ends[k] > limit) return -1;
+    if (ends[k] > peak) peak = ends[k];
+  }
+  return peak;
+}

@@ -1,0 +1,170 @@
+"""Plans of many shapes of one model, most of them without a search.
+
+A plan orders the buffers that live at the same time from the bottom up, and that order gives a plan for any sizes
+(`native/orientation.h`), in time linear in the number of buffers. It is taken if it comes as close to the lower bound
+as plans that are searched for do; otherwise there is a search, whose result is one more order to try.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free
+
+from .lifetimes cimport grow
+from .planner cimport OffsetPlanner
+
+from array import array
+
+from .planner import Plan
+
+__all__ = ["OrientedPlanner"]
+
+cdef extern from "orientation.h" nogil:
+    void forget_orientation(Orientation* orientation)
+    bint orient(Orientation* orientation, int32_t n, const int32_t* first, const int32_t* last, int32_t positions,
+                const int64_t* sizes, const int64_t* offsets)
+    int64_t replay_orientation(const Orientation* orientation, const int64_t* sizes, const int64_t* steps,
+                               int64_t limit, int64_t* ends, int64_t* offsets)
+
+cdef int64_t UNLIMITED = (<uint64_t>1 << 63) - 1
+cdef double SLACK = 0.0005              # above the bound that is always taken
+cdef double LARGEST_EXCESS = 0.01       # above the bound that is taken if a search left as much elsewhere
+
+
+cdef class OrientedPlanner:
+    """An `OffsetPlanner` that replays its plans for other sizes; not thread-safe.
+
+    The orders are tried from the oldest on, and none is dropped as long as the lifetimes stay the same: sizes that were
+    planned before get the same plan again.
+
+    Parameters
+    ----------
+    planner : OffsetPlanner
+        Searches when no replay is good enough: within 0.05 % of the bound that the planner aims at, or within what a
+        search left above it for other sizes, up to 1 %.
+    """
+
+    def __cinit__(self, OffsetPlanner planner not None):
+        self.planner = planner
+
+    def __dealloc__(self):
+        self.forget()
+        free(self.ends)
+
+    def find(
+        self, sizes: Sequence[int], first: Sequence[int], last: Sequence[int], *, order: Sequence[int] = ()
+    ) -> Plan:
+        """Plan offsets as `OffsetPlanner.find` does; the rule is ``"replayed"`` or ``"searched"``.
+
+        Raises
+        ------
+        ValueError
+            Bad buffers or a bad order.
+        SizeOverflowError
+            The sum of the sizes does not fit.
+        """
+        cdef int n = len(sizes)
+        cdef int64_t peak = 0, lower_bound = 0
+        if not len(first) == len(last) == n:
+            raise ValueError(f"{n} sizes, {len(first)} first and {len(last)} last positions; expected as many of each")
+        cdef int64_t[::1] size_array = array("q", [*sizes, 0])
+        cdef int32_t[::1] first_array = array("i", [*first, 0])
+        cdef int32_t[::1] last_array = array("i", [*last, 0])
+        cdef int32_t[::1] order_array = array("i", [*order, 0])
+        cdef int64_t[::1] offsets = array("q", bytes(8 * (n + 1)))
+        cdef int n_order = len(order)
+        with nogil:
+            self.plan(n, &size_array[0], &first_array[0], &last_array[0], &order_array[0], n_order, &offsets[0], &peak,
+                      &lower_bound)
+        found = [offsets[i] for i in range(n)]
+        placed = sorted(range(n), key=found.__getitem__)
+        return Plan(found, peak, lower_bound, placed, "replayed" if self.replayed else "searched")
+
+    def replays(self, sizes: Sequence[int]) -> list[Plan]:
+        """Plans for these sizes by every order that is kept, the oldest first, be they good or bad.
+
+        Raises
+        ------
+        ValueError
+            Not as many sizes as there are lifetimes, or a negative one.
+        SizeOverflowError
+            The sum of the sizes does not fit.
+        """
+        cdef int k, n = self.planner.lifetimes.n
+        cdef int64_t peak, lower_bound, target
+        if self.count == 0:
+            return []
+        if len(sizes) != n:
+            raise ValueError(f"{len(sizes)} sizes for {n} lifetimes")
+        cdef int64_t[::1] size_array = array("q", [*sizes, 0])
+        cdef int64_t[::1] offsets = array("q", bytes(8 * (n + 1)))
+        self.planner.placement.begin(n, &size_array[0])
+        self.planner.lifetimes.bound(&size_array[0], self.planner.placement.steps, &lower_bound, &target)
+        plans = []
+        for k in range(self.count):
+            peak = replay_orientation(
+                &self.known[k].orientation, &size_array[0], self.planner.placement.steps, UNLIMITED, self.ends,
+                &offsets[0],
+            )
+            order = [self.known[k].orientation.order[i] for i in range(n)]
+            plans.append(Plan([offsets[i] for i in range(n)], peak, lower_bound, order, "replayed"))
+        return plans
+
+    cdef int plan(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last, const int32_t* order,
+                  int n_order, int64_t* offsets, int64_t* peak, int64_t* lower_bound) except -1 nogil:
+        self.replayed = False
+        if n > 0 and self.count > 0:
+            self.planner.lifetimes.learn(n, first, last)
+            if self.planner.lifetimes.version == self.lifetimes:
+                self.planner.placement.begin(n, sizes)
+                self.replayed = self.replay(sizes, offsets, peak, lower_bound)
+        if not self.replayed:
+            self.planner.plan(n, sizes, first, last, order, n_order, offsets, peak, lower_bound)
+            self.remember(sizes, offsets, peak[0])
+        return 0
+
+    cdef void forget(self) noexcept nogil:
+        cdef int k
+        for k in range(self.count):
+            forget_orientation(&self.known[k].orientation)
+        self.count = 0
+
+    cdef bint replay(self, const int64_t* sizes, int64_t* offsets, int64_t* peak, int64_t* lower_bound) noexcept nogil:
+        """Try what is known; the planner knows these lifetimes and the alignment of these sizes."""
+        cdef int64_t target
+        cdef int k
+        self.planner.lifetimes.bound(sizes, self.planner.placement.steps, lower_bound, &target)
+        for k in range(self.count):
+            peak[0] = replay_orientation(
+                &self.known[k].orientation, sizes, self.planner.placement.steps,
+                target + <int64_t>(target * max(SLACK, self.known[k].excess)) + 1, self.ends, offsets,
+            )
+            if peak[0] >= 0:
+                return True
+        return False
+
+    cdef int remember(self, const int64_t* sizes, const int64_t* offsets, int64_t peak) except -1 nogil:
+        """Keep the plan that was just found if it is good enough to be replayed."""
+        cdef int64_t lower_bound, target
+        cdef int n = self.planner.lifetimes.n
+        cdef Replayable* kept = &self.known[self.count] if self.count < MOST_ORIENTATIONS else NULL
+        if self.planner.lifetimes.version != self.lifetimes:
+            self.forget()
+            self.lifetimes = self.planner.lifetimes.version
+            kept = &self.known[0]
+        self.planner.lifetimes.bound(sizes, self.planner.placement.steps, &lower_bound, &target)
+        if kept is NULL or n == 0 or peak > target + <int64_t>(target * LARGEST_EXCESS):
+            return 0
+        if n > self.capacity:
+            self.capacity = 0
+            if grow(<void**>&self.ends, n * sizeof(int64_t)) != 0:
+                raise_memory()
+            self.capacity = n
+        if not orient(&kept.orientation, n, self.planner.lifetimes.starts_before, self.planner.lifetimes.starts_until,
+                      n, sizes, offsets):
+            raise_memory()
+        kept.excess = peak / <double>target - 1 if peak > target else 0
+        self.count += 1
+        return 0
+
+
+cdef int raise_memory() except -1 with gil:
+    raise MemoryError()
