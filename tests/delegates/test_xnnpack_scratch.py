@@ -1,6 +1,7 @@
 """XNNPACK's scratch as buffers of the plan."""
 
 import gc
+import itertools
 import subprocess
 import sys
 import threading
@@ -39,6 +40,20 @@ class Selected(torch.nn.Module):
     def forward(self, x):
         x = self.before(x)
         return self.after(x[x.sum(1) > 0])
+
+
+class Gate(torch.nn.Module):
+    """Products that may lie where the gate does, or may not: only an image of one pixel is as large as its gate."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.after = (torch.nn.Conv2d(8, 8, 3, padding=1) for _ in range(2))
+
+    def forward(self, x):
+        for _ in range(3):
+            x = self.before(x)
+            x = torch.sigmoid(x.mean((2, 3), keepdim=True)) * x + torch.relu(self.after(x))
+        return x
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +98,21 @@ def test_scratch_follows_the_shape(breaks, exported):
         figures.setdefault((height, width), set()).add((run.arena_bytes, run.delegate_scratch_bytes))
     assert all(len(found) == 1 for found in figures.values())
     assert max(figures[7, 9]) < min(figures[32, 48]) < min(figures[256, 256])
+
+
+def test_scratch_is_right_where_the_shape_decides_what_shares_memory():
+    torch.manual_seed(0)
+    gate = Gate().eval()
+    exported = etarena.export(
+        gate, (torch.randn(1, 8, 6, 5),), dynamic_shapes={"x": {2: N, 3: N}}, partitioners=[XnnpackPartitioner()]
+    )
+    for shapes in itertools.permutations([(20, 30), (1, 1), (64, 3)]):
+        method = load(exported, plan_cache=0)
+        for height, width in (*shapes, *shapes):
+            assert_equal(method, gate, torch.randn(1, 8, height, width))
+            assert method.last_run.scratch_outside_arena == ()
+            # Of an image, XNNPACK keeps at least the one before the product and one beside it.
+            assert method.last_run.delegate_scratch_bytes >= 2 * 8 * height * width * 4
 
 
 def test_scratch_is_in_the_plan_for_its_call_alone(exported):
