@@ -50,7 +50,7 @@ NOTES = """\
 What a new shape costs beyond the run. `etarena`: a call at a new shape less the next call at that shape; `planning` is
 the part that `last_run.plan_ns` counts. `stock`: time inside XNNPACK's own reshape in a call of the stock runtime at
 that shape, on a stock export with bounds; it reshapes in every call. `stock call`: what `etarena` is, of the stock
-runtime: its call at a new shape less the next one, without what XNNPACK's reshape took of that; with it comes what a run
+runtime: its call at a new shape less the next one, without what XNNPACK's reshape took of that; in both is what a run
 costs more after another shape, because it finds less in the cache. Both runtimes take the same shapes in turn in one
 process, {repeats} times each with another shape in between, no plan kept, the input just read; the figures are medians
 over {shapes} shapes of the shortest times. Target: at most 1.2 x stock. `first call`: all of it, run included."""
@@ -97,9 +97,7 @@ def measure(name: str, shapes: int = SHAPES, repeats: int = REPEATS) -> Cost:
 Times = dict[str, list[int]]
 
 
-def _alternate(
-    ways: dict[str, Any], beside: list[Any], inputs: list[Any], repeats: int
-) -> tuple[Times, Times, Times]:
+def _alternate(ways: dict[str, Any], beside: list[Any], inputs: list[Any], repeats: int) -> tuple[Times, Times, Times]:
     """Nanoseconds of calls after another shape, of calls after those, of our planning and stock's reshapes in them."""
     first: Times = {way: [] for way in ways}
     again: Times = {way: [] for way in ways}
