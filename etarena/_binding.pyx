@@ -202,9 +202,8 @@ cdef class ShapeBinder:
                 expected = registers[self.registers[self.start[value] + d]]
                 actual = key[self.key_start[position] + d]
                 if expected != actual:
-                    raise ShapeError(
-                        f"{self.equations.place_name(position, d)} is {actual}, but must be {expected}{self.reason(value, d)}"
-                    )
+                    place = self.equations.place_name(position, d)
+                    raise ShapeError(f"{place} is {actual}, but must be {expected}{self.reason(value, d)}")
         return 0
 
     cdef int measure(self, BoundShape bound) except -1:

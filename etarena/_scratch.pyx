@@ -7,7 +7,7 @@ delegates want of their arguments is joined: a planned buffer gets the largest a
 
 from collections import Counter
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 from libcpp.vector cimport vector
 

@@ -141,7 +141,8 @@ class MethodHandle {
     for (size_t i = 0; i < count; ++i) {
       EValue* const value = &mutable_value(*method_, static_cast<size_t>(indices[i]));
       TensorImpl* const impl = value->toTensor().unsafeGetTensorImpl();
-      slots_.push_back({value, impl, dimensions, impl->dim(), impl->scalar_type(), impl->shape_dynamism(), impl->device()});
+      slots_.push_back(
+          {value, impl, dimensions, impl->dim(), impl->scalar_type(), impl->shape_dynamism(), impl->device()});
       dimensions += static_cast<size_t>(impl->dim());
     }
     sizes_.assign(dimensions, 0);

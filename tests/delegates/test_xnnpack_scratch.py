@@ -1,6 +1,7 @@
 """XNNPACK's scratch as buffers of the plan."""
 
 import gc
+import itertools
 import subprocess
 import sys
 import threading
@@ -39,6 +40,15 @@ class Selected(torch.nn.Module):
     def forward(self, x):
         x = self.before(x)
         return self.after(x[x.sum(1) > 0])
+
+
+class Gate(torch.nn.Module):
+    """Products that may lie where the gate does, or may not: only an image of one pixel is as large as its gate."""
+
+    def forward(self, x, gate):
+        for _ in range(3):
+            x = torch.sigmoid(torch.sigmoid(gate + gate) * torch.relu(x + x)) + x
+        return x
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +93,27 @@ def test_scratch_follows_the_shape(breaks, exported):
         figures.setdefault((height, width), set()).add((run.arena_bytes, run.delegate_scratch_bytes))
     assert all(len(found) == 1 for found in figures.values())
     assert max(figures[7, 9]) < min(figures[32, 48]) < min(figures[256, 256])
+
+
+def test_scratch_is_right_where_the_shape_decides_what_shares_memory():
+    gate = torch.randn(1, 8, 1, 1)
+    exported = etarena.export(
+        Gate(),
+        (torch.randn(1, 8, 6, 5), gate),
+        dynamic_shapes={"x": {2: N, 3: N}, "gate": None},
+        partitioners=[XnnpackPartitioner()],
+    )
+    for shapes in itertools.permutations([(20, 30), (1, 1), (64, 3)]):
+        method = load(exported, plan_cache=0)
+        assert [delegate.id for delegate in method.section.delegates] == ["XnnpackBackend"]
+        for height, width in (*shapes, *shapes):
+            x = torch.randn(1, 8, height, width)
+            method.arena.scribble()
+            (result,) = method.execute([x, gate])
+            assert torch.allclose(result, Gate()(x, gate), rtol=1e-4, atol=1e-5)
+            assert method.last_run.scratch_outside_arena == ()
+            # An image inside the delegate at least, which the product of two takes over.
+            assert method.last_run.delegate_scratch_bytes >= 8 * height * width * 4
 
 
 def test_scratch_is_in_the_plan_for_its_call_alone(exported):

@@ -31,6 +31,7 @@ struct Runtime {
   std::vector<uint32_t> ids;       // of the inputs
   std::vector<int32_t> position;   // of each id among these; -1
   std::vector<InputSizes> inputs;  // as XNNPACK was told last
+  std::vector<uint32_t> inner;     // values in scratch
   char* address = nullptr;
   size_t room = 0;
   size_t wanted = 0;      // bytes of scratch for `inputs`
@@ -155,18 +156,15 @@ bool is_understood(const void* runtime, const Workspace* workspace, const std::v
   return true;
 }
 
-void forget_sizes(RuntimeObject* object) {
-  for (size_t i = 0; i < object->n_values; ++i) {
-    Value& value = object->values[i];
-    if (value.type != kInvalidType && value.allocation_type == kInWorkspace) value.size = 0;
-  }
+void forget_sizes(Runtime* known) {
+  for (const uint32_t id : known->inner) known->object->values[id].size = 0;
 }
 
 // Reshapes the operators unless they know the shapes. Memory is planned afterwards, by plan().
 int reshape(Runtime* known) {
   if (known->reshaped) return kSuccess;
   known->forget_plan();
-  forget_sizes(known->object);
+  forget_sizes(known);
   const int status = real_reshape(known->object);
   known->reshaped = status == kSuccess;
   return status;
@@ -249,6 +247,21 @@ Workspace* make_workspace() {
   if (expected) return workspace;
   release_workspace(made);
   return nullptr;
+}
+
+Handle describe(RuntimeObject* object, Workspace* workspace, const std::vector<uint32_t>& inputs) {
+  const Handle known = std::make_shared<Runtime>();
+  known->object = object;
+  known->workspace = workspace;
+  known->ids = inputs;
+  known->inputs.assign(inputs.size(), InputSizes{SIZE_MAX, {}});  // like no input
+  known->position.assign(object->n_values, -1);
+  for (size_t i = 0; i < inputs.size(); ++i) known->position[inputs[i]] = static_cast<int32_t>(i);
+  for (uint32_t id = 0; id < object->n_values; ++id) {
+    const Value& value = object->values[id];
+    if (value.type != kInvalidType && value.allocation_type == kInWorkspace) known->inner.push_back(id);
+  }
+  return known;
 }
 
 void note_input(uint32_t external_id, uint32_t flags) {
@@ -345,13 +358,7 @@ INTERPOSED int xnn_create_runtime_v4(void* subgraph, void* cache, void* workspac
   Handle known;
   const bool ours = own != nullptr && status == kSuccess && is_understood(*out, own, *subgraph_inputs);
   if (ours) {
-    known = std::make_shared<Runtime>();
-    known->object = static_cast<RuntimeObject*>(*out);
-    known->workspace = own;
-    known->ids = *subgraph_inputs;
-    known->inputs.assign(known->ids.size(), InputSizes{SIZE_MAX, {}});  // like no input
-    known->position.assign(known->object->n_values, -1);
-    for (size_t i = 0; i < known->ids.size(); ++i) known->position[known->ids[i]] = static_cast<int32_t>(i);
+    known = describe(static_cast<RuntimeObject*>(*out), own, *subgraph_inputs);
     add(known);
   }
   if (captured != nullptr) {

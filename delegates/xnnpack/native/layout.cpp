@@ -9,6 +9,19 @@ constexpr int64_t kLargest = int64_t{1} << 48;  // bytes of an item; more goes t
 
 bool in_scratch(const Value& value) { return value.type != kInvalidType && value.allocation_type == kInWorkspace; }
 
+// What the functions below need for a moment, the same for all runtimes: it stays in the cache from one to the next.
+struct Moment {
+  std::vector<int64_t> sizes;         // of each item, in bytes, rounded as XNNPACK does
+  std::vector<int64_t> buffer_sizes;  // and of each buffer
+  std::vector<int64_t> steps, ends, change;
+  std::vector<int64_t> read;  // offsets in XNNPACK's plan
+};
+
+Moment& moment() {
+  thread_local Moment here;
+  return here;
+}
+
 }  // namespace
 
 Layout::~Layout() {
@@ -28,7 +41,8 @@ bool Layout::note_use(const RuntimeObject& runtime, uint32_t id, int32_t positio
   return true;
 }
 
-// Notes what is in scratch and when it lives, which shapes do not change. False if this is not the runtime that we know.
+// Notes what is in scratch and when it lives, which shapes do not change. False if this is not the runtime that we
+// know.
 bool Layout::list(const RuntimeObject& runtime) {
   item_of_.assign(runtime.n_values, -1);
   for (size_t i = 0; i < runtime.n_operators; ++i) {
@@ -56,15 +70,16 @@ bool Layout::list(const RuntimeObject& runtime) {
   return true;
 }
 
-bool Layout::take_sizes(const RuntimeObject& runtime) {
-  sizes_.resize(lives_.size());
+bool Layout::take_sizes(const RuntimeObject& runtime) const {
+  std::vector<int64_t>& sizes = moment().sizes;
+  sizes.clear();
   size_t largest = 0;
-  for (size_t i = 0; i < lives_.size(); ++i) {
-    const size_t size = i < values_.size() ? runtime.values[values_[i]].size
-                                           : runtime.operators[i - values_.size()].workspace_size;
+  const auto take = [&](size_t size) {
     largest = std::max(largest, size);
-    sizes_[i] = static_cast<int64_t>((size + kRounding - 1) / kRounding * kRounding);
-  }
+    sizes.push_back(static_cast<int64_t>((size + kRounding - 1) / kRounding * kRounding));
+  };
+  for (const uint32_t id : values_) take(runtime.values[id].size);
+  for (size_t i = 0; i < runtime.n_operators; ++i) take(runtime.operators[i].workspace_size);
   return largest <= static_cast<size_t>(kLargest);
 }
 
@@ -79,25 +94,33 @@ const char* Layout::address(const RuntimeObject& runtime, size_t item) const {
 
 // Reads XNNPACK's plan: an output that lies where an input of its operator does shares that one's memory.
 bool Layout::read(const RuntimeObject& runtime, const char* base, Plan* plan) const {
-  plan->buffer.assign(lives_.size(), -1);
-  for (const Pair& pair : pairs_) plan->same_size.push_back(same_size(runtime, pair));
+  const std::vector<int64_t>& sizes = moment().sizes;
+  std::vector<int64_t>& offsets = moment().read;
+  offsets.clear();
+  plan->numbers.assign(pairs_.size() + 4 * lives_.size(), -1);
+  plan->same_size = plan->numbers.data();
+  plan->buffer = plan->same_size + pairs_.size();
+  plan->item = plan->buffer + lives_.size();
+  plan->first = plan->item + lives_.size();
+  plan->last = plan->first + lives_.size();
+  for (size_t i = 0; i < pairs_.size(); ++i) plan->same_size[i] = same_size(runtime, pairs_[i]);
   for (size_t i = 0; i < lives_.size(); ++i) {
-    if (sizes_[i] == 0) continue;
+    if (sizes[i] == 0) continue;
     int32_t buffer = -1;
     for (const Pair& pair : pairs_) {
       const int32_t input = item_of_[pair.input], output = item_of_[pair.output];
       const int32_t other = input == static_cast<int32_t>(i) ? output : output == static_cast<int32_t>(i) ? input : -1;
       if (other < 0 || plan->buffer[other] < 0 || address(runtime, other) != address(runtime, i)) continue;
-      if (sizes_[other] != sizes_[i]) return false;
+      if (sizes[other] != sizes[i]) return false;
       if (buffer >= 0 && buffer != plan->buffer[other]) return false;  // an order that XNNPACK does not make
       buffer = plan->buffer[other];
     }
     if (buffer < 0) {
-      buffer = static_cast<int32_t>(plan->item.size());
-      plan->item.push_back(static_cast<int32_t>(i));
-      plan->first.push_back(lives_[i].first);
-      plan->last.push_back(lives_[i].last);
-      plan->offsets.push_back(address(runtime, i) - base);
+      buffer = static_cast<int32_t>(plan->n_buffers++);
+      plan->item[buffer] = static_cast<int32_t>(i);
+      plan->first[buffer] = lives_[i].first;
+      plan->last[buffer] = lives_[i].last;
+      offsets.push_back(address(runtime, i) - base);
     }
     plan->buffer[i] = buffer;
     plan->first[buffer] = std::min(plan->first[buffer], lives_[i].first);
@@ -106,16 +129,15 @@ bool Layout::read(const RuntimeObject& runtime, const char* base, Plan* plan) co
   return true;
 }
 
-// Whether nothing that lives at the same time overlaps.
+// Whether nothing that lives at the same time overlaps in the plan that was read.
 bool Layout::is_possible(const Plan& plan) const {
-  for (size_t i = 0; i < plan.item.size(); ++i) {
-    if (plan.offsets[i] < 0 || plan.offsets[i] > kLargest) return false;
+  const std::vector<int64_t>& sizes = moment().buffer_sizes;
+  const std::vector<int64_t>& offsets = moment().read;
+  for (size_t i = 0; i < plan.n_buffers; ++i) {
+    if (offsets[i] < 0 || offsets[i] > kLargest) return false;
     for (size_t j = 0; j < i; ++j) {
       const bool meet = plan.first[i] < plan.last[j] && plan.first[j] < plan.last[i];
-      if (meet && plan.offsets[i] < plan.offsets[j] + sizes_[plan.item[j]] &&
-          plan.offsets[j] < plan.offsets[i] + sizes_[plan.item[i]]) {
-        return false;
-      }
+      if (meet && offsets[i] < offsets[j] + sizes[j] && offsets[j] < offsets[i] + sizes[i]) return false;
     }
   }
   return true;
@@ -123,23 +145,27 @@ bool Layout::is_possible(const Plan& plan) const {
 
 int64_t Layout::peak(const Plan& plan) const {
   int64_t largest = 0;
-  for (size_t i = 0; i < plan.item.size(); ++i) largest = std::max(largest, plan.offsets[i] + sizes_[plan.item[i]]);
+  for (size_t i = 0; i < plan.n_buffers; ++i) {
+    largest = std::max(largest, moment().read[i] + moment().buffer_sizes[i]);
+  }
   return largest;
 }
 
-void Layout::take_buffer_sizes(const Plan& plan) {
-  buffer_sizes_.clear();
-  for (const int32_t item : plan.item) buffer_sizes_.push_back(sizes_[item]);
+void Layout::take_buffer_sizes(const Plan& plan) const {
+  Moment& here = moment();
+  here.buffer_sizes.clear();
+  for (size_t i = 0; i < plan.n_buffers; ++i) here.buffer_sizes.push_back(here.sizes[plan.item[i]]);
 }
 
-int64_t Layout::most_live(const Plan& plan, int32_t operators) {
-  change_.assign(operators + 1, 0);
-  for (size_t i = 0; i < plan.item.size(); ++i) {
-    change_[plan.first[i]] += sizes_[plan.item[i]];
-    change_[plan.last[i]] -= sizes_[plan.item[i]];
+int64_t Layout::most_live(const Plan& plan, size_t operators) const {
+  Moment& here = moment();
+  here.change.assign(operators + 1, 0);
+  for (size_t i = 0; i < plan.n_buffers; ++i) {
+    here.change[plan.first[i]] += here.buffer_sizes[i];
+    here.change[plan.last[i]] -= here.buffer_sizes[i];
   }
   int64_t live = 0, most = 0;
-  for (const int64_t change : change_) most = std::max(most, live += change);
+  for (const int64_t change : here.change) most = std::max(most, live += change);
   return most;
 }
 
@@ -147,18 +173,18 @@ void Layout::learn(const RuntimeObject& runtime, const char* base, size_t nbytes
   if (!listed_) foreign_ = !list(runtime);
   listed_ = true;
   if (!can_learn() || !take_sizes(runtime)) return;
-  Plan plan = {};
-  foreign_ = !read(runtime, base, &plan) || !is_possible(plan);
-  const int64_t most = foreign_ ? 0 : most_live(plan, static_cast<int32_t>(runtime.n_operators));
-  if (most == 0) return;
-  foreign_ = peak(plan) + static_cast<int64_t>(kBeyond) != static_cast<int64_t>(nbytes);
-  plan.excess = static_cast<double>(peak(plan)) / static_cast<double>(most) - 1;
-  const auto count = static_cast<int32_t>(plan.item.size());
+  Plan plan;
+  foreign_ = !read(runtime, base, &plan);
+  if (foreign_ || plan.n_buffers == 0) return;
   take_buffer_sizes(plan);
-  const bool kept = !foreign_ && orient(&plan.orientation, count, plan.first.data(), plan.last.data(),
-                                        static_cast<int32_t>(runtime.n_operators), buffer_sizes_.data(),
-                                        plan.offsets.data());
-  if (kept) plans_.push_back(std::move(plan));
+  foreign_ = !is_possible(plan) || peak(plan) + static_cast<int64_t>(kBeyond) != static_cast<int64_t>(nbytes);
+  if (foreign_) return;
+  const auto most = static_cast<double>(most_live(plan, runtime.n_operators));
+  plan.excess = static_cast<double>(peak(plan)) / most - 1;
+  if (orient(&plan.orientation, static_cast<int32_t>(plan.n_buffers), plan.first, plan.last,
+             static_cast<int32_t>(runtime.n_operators), moment().buffer_sizes.data(), moment().read.data())) {
+    plans_.push_back(std::move(plan));
+  }
 }
 
 // Whether the same things share memory and the same are empty as in this plan.
@@ -166,8 +192,9 @@ bool Layout::suits(const RuntimeObject& runtime, const Plan& plan) const {
   for (size_t i = 0; i < pairs_.size(); ++i) {
     if (same_size(runtime, pairs_[i]) != (plan.same_size[i] != 0)) return false;
   }
-  for (size_t i = 0; i < lives_.size(); ++i) {
-    if ((plan.buffer[i] < 0) != (sizes_[i] == 0)) return false;
+  const std::vector<int64_t>& sizes = moment().sizes;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if ((plan.buffer[i] < 0) != (sizes[i] == 0)) return false;
   }
   return true;
 }
@@ -175,17 +202,18 @@ bool Layout::suits(const RuntimeObject& runtime, const Plan& plan) const {
 bool Layout::measure(const RuntimeObject& runtime, size_t* nbytes) {
   current_ = kNone;
   if (foreign_ || plans_.empty() || !take_sizes(runtime)) return false;
+  Moment& here = moment();
   for (size_t k = 0; k < plans_.size(); ++k) {
     const Plan& plan = plans_[k];
     if (!suits(runtime, plan)) continue;
     take_buffer_sizes(plan);
-    steps_.assign(plan.item.size(), kRounding);
-    ends_.resize(plan.item.size());
-    offsets_.resize(plan.item.size());
-    const auto most = static_cast<double>(most_live(plan, static_cast<int32_t>(runtime.n_operators)));
-    const int64_t found = replay_orientation(&plan.orientation, buffer_sizes_.data(), steps_.data(),
-                                             static_cast<int64_t>(most * (1 + plan.excess)) + 1, ends_.data(),
-                                             offsets_.data());
+    here.steps.assign(plan.n_buffers, kRounding);
+    here.ends.resize(plan.n_buffers);
+    offsets_.resize(plan.n_buffers);
+    const auto most = static_cast<double>(most_live(plan, runtime.n_operators));
+    const int64_t found =
+        replay_orientation(&plan.orientation, here.buffer_sizes.data(), here.steps.data(),
+                           static_cast<int64_t>(most * (1 + plan.excess)) + 1, here.ends.data(), offsets_.data());
     if (found < 0) continue;
     current_ = k;
     *nbytes = static_cast<size_t>(found) + kBeyond;
@@ -196,14 +224,10 @@ bool Layout::measure(const RuntimeObject& runtime, size_t* nbytes) {
 
 void Layout::place(const RuntimeObject& runtime, char* base) const {
   const Plan& plan = plans_[current_];
-  for (size_t i = 0; i < lives_.size(); ++i) {
-    char* const address = plan.buffer[i] < 0 ? base : base + offsets_[plan.buffer[i]];
-    if (i < values_.size()) {
-      runtime.values[values_[i]].data = address;
-    } else {
-      runtime.operators[i - values_.size()].workspace = address;
-    }
-  }
+  const size_t n_values = values_.size();
+  const auto place_of = [&](size_t item) { return plan.buffer[item] < 0 ? base : base + offsets_[plan.buffer[item]]; };
+  for (size_t i = 0; i < n_values; ++i) runtime.values[values_[i]].data = place_of(i);
+  for (size_t i = 0; i < runtime.n_operators; ++i) runtime.operators[i].workspace = place_of(n_values + i);
 }
 
 }  // namespace etarena::xnnpack

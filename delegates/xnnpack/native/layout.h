@@ -51,27 +51,29 @@ class Layout {
     uint32_t output;
   };
   struct Plan {
-    std::vector<uint8_t> same_size;  // of each pair; it decides who shares memory
-    std::vector<int32_t> buffer;     // of each item: those that share memory have the same; -1 if it was empty
-    std::vector<int32_t> item;       // of each buffer: one of those
-    std::vector<int32_t> first;
-    std::vector<int32_t> last;
-    std::vector<int64_t> offsets;
-    Orientation orientation;
-    double excess;  // of its peak above what lives at once
+    // In one piece, because a call at a new shape finds nothing of this in the cache:
+    std::vector<int32_t> numbers;
+    size_t n_buffers = 0;
+    int32_t* same_size = nullptr;  // of each pair: whether its sizes are equal, which decides who shares memory
+    int32_t* buffer = nullptr;     // of each item: those that share memory have the same; -1 if it was empty
+    int32_t* item = nullptr;       // of each buffer: one of those
+    int32_t* first = nullptr;
+    int32_t* last = nullptr;
+    Orientation orientation = {};
+    double excess = 0;  // of its peak above what lives at once
   };
 
   bool list(const RuntimeObject& runtime);
   bool note_use(const RuntimeObject& runtime, uint32_t id, int32_t position);
-  bool take_sizes(const RuntimeObject& runtime);
+  bool take_sizes(const RuntimeObject& runtime) const;
   bool same_size(const RuntimeObject& runtime, const Pair& pair) const;
   const char* address(const RuntimeObject& runtime, size_t item) const;
   bool read(const RuntimeObject& runtime, const char* base, Plan* plan) const;
   bool is_possible(const Plan& plan) const;
   bool suits(const RuntimeObject& runtime, const Plan& plan) const;
   int64_t peak(const Plan& plan) const;
-  void take_buffer_sizes(const Plan& plan);
-  int64_t most_live(const Plan& plan, int32_t operators);
+  void take_buffer_sizes(const Plan& plan) const;
+  int64_t most_live(const Plan& plan, size_t operators) const;
 
   bool listed_ = false;
   bool foreign_ = false;
@@ -81,8 +83,7 @@ class Layout {
   std::vector<Pair> pairs_;       // values in scratch that go into and out of the same operator
   std::vector<Plan> plans_;       // the oldest first
   size_t current_ = kNone;        // the one that was replayed last
-  std::vector<int64_t> sizes_;    // of each item, in bytes, rounded as XNNPACK does
-  std::vector<int64_t> buffer_sizes_, steps_, ends_, offsets_, change_;
+  std::vector<int64_t> offsets_;  // of its buffers
 };
 
 }  // namespace etarena::xnnpack

@@ -28,7 +28,8 @@ bool active();
 void begin_capture();
 std::vector<Handle> end_capture();
 
-// External ids of a runtime's inputs, which are positions among the delegate's arguments. Sizes are given in this order.
+// External ids of a runtime's inputs, which are positions among the delegate's arguments. Sizes are given in this
+// order.
 std::vector<uint32_t> inputs_of(const Handle& known);
 
 // Reshapes the runtime and says how many bytes of scratch it wants; a Status.
