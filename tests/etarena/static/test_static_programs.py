@@ -204,8 +204,8 @@ class Doubled(nn.Module):
 def test_devices_and_unknown_kinds_of_memory_are_refused():
     with pytest.raises(InputError, match="keeps inputs and outputs on the CPU"):
         etarena.export(Doubled(), (torch.ones(2),), memory="static", output_devices="vulkan")
+    planning = etarena.static_planning_pass(alloc_mutable_buffers=False)
     with pytest.raises(InputError, match="keeps its mutable buffers"):
-        planning = etarena.static_planning_pass(alloc_mutable_buffers=False)
         etarena.export(Doubled(), (torch.ones(2),), memory=planning)
     with pytest.raises(InputError, match=r"expected 'runtime', 'static' or a static_planning_pass\(...\), got 'heap'"):
         etarena.export(Doubled(), (torch.ones(2),), memory="heap")
