@@ -60,6 +60,7 @@ bench-all: bench
 	$(VENV)/python -m bench.sharing --write
 	$(VENV)/python -m bench.savings --write
 	$(VENV)/python -m bench.size --write
+	$(VENV)/python -m bench.static_plans --write
 	$(VENV)/python -m bench.fragments --write
 	$(VENV)/python -m bench.decode --write
 	$(VENV)/python -m bench.vulkan_models --write

@@ -24,6 +24,7 @@ from .whole_file import write_whole
 
 if TYPE_CHECKING:
     from .static.exported import StaticModel
+    from .static.planning_pass import StaticPlanningPass
 
 __all__ = ["ExportedModel", "Model", "captured", "checked_methods", "checked_partitioners", "export", "lowered"]
 
@@ -80,7 +81,7 @@ def export(
     dynamic_shapes: Any = None,
     *,
     partitioners: Sequence[Partitioner] | Mapping[str, Sequence[Partitioner]] = (),
-    memory: str = "runtime",
+    memory: "str | StaticPlanningPass" = "runtime",
     strict: bool = False,
     input_devices: Any = None,
     output_devices: Any = None,
@@ -100,9 +101,10 @@ def export(
         checked on every call. Sizes 0 and 1 are legal unless the model or a limit says otherwise.
     partitioners : sequence of Partitioner, or mapping of method names to sequences
         ExecuTorch partitioners, applied in order.
-    memory : {"runtime", "static"}
+    memory : {"runtime", "static"} or StaticPlanningPass
         When memory is planned: ``"runtime"``, once sizes are known; ``"static"``, now, for the upper bounds of all
-        sizes, into an ordinary file for the stock runtime.
+        sizes, into an ordinary file for the stock runtime. A pass made by `static_planning_pass` is the latter with its
+        options.
     strict : bool, default False
         Trace the model with TorchDynamo instead of plain Python.
     input_devices : mapping of str to device, optional
@@ -118,7 +120,7 @@ def export(
     Returns
     -------
     ExportedModel or StaticModel
-        The latter with ``memory="static"``; both have the file and the plan of each method.
+        The latter with static memory; both have the file and the plan of each method.
 
     Raises
     ------
@@ -127,14 +129,15 @@ def export(
     InputError, InputTypeError
         An argument of this function has a value or type that makes no sense.
     """
-    _check_memory(memory)
+    planning = _checked_memory(memory)
     methods = checked_methods(model, args, kwargs, dynamic_shapes)
     chosen = checked_partitioners(partitioners, methods)
-    if memory == "static":
+    if planning is not None:
         if input_devices or output_devices:
             raise InputError("memory='static' keeps inputs and outputs on the CPU: leave their devices out")
         with quiet():
-            return static({name: captured(name, *parts, strict=strict) for name, parts in methods.items()}, chosen)
+            captures = {name: captured(name, *parts, strict=strict) for name, parts in methods.items()}
+            return static(captures, chosen, planning)
     several = isinstance(model, Mapping)
     places = placements(methods, input_devices, output_devices, copies, several=several)
     with quiet():
@@ -142,13 +145,14 @@ def export(
         return lowered(captures, chosen, places=places)
 
 
-def static(captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]]) -> "StaticModel":
+def static(
+    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], planning: "StaticPlanningPass"
+) -> "StaticModel":
     """Make an ordinary program with fixed offsets; any failure becomes an ExportError."""
     from .static.lowering import lower_static
-    from .static.options import Options
 
     with _reported("the program", "lowered"):
-        return lower_static(captures, partitioners, Options())
+        return lower_static(captures, partitioners, planning)
 
 
 def captured(name: str, program: Model, args: Any, kwargs: Any, dynamic_shapes: Any, *, strict: bool) -> Capture:
@@ -204,9 +208,19 @@ def _way_out(error: BaseException) -> str:
     return ""
 
 
-def _check_memory(memory: str) -> None:
-    if memory not in ("runtime", "static"):
-        raise InputError(f"memory: expected 'runtime' or 'static', got {memory!r}")
+def _checked_memory(memory: Any) -> "StaticPlanningPass | None":
+    """The pass that fixes offsets; None to plan at run time."""
+    if memory == "runtime":
+        return None
+    from .static.planning_pass import StaticPlanningPass, static_planning_pass
+
+    if isinstance(memory, StaticPlanningPass):
+        if not memory.alloc_mutable_buffers:
+            raise InputError("memory: a static file keeps its mutable buffers; leave alloc_mutable_buffers=True")
+        return memory
+    if memory != "static":
+        raise InputError(f"memory: expected 'runtime', 'static' or a static_planning_pass(...), got {memory!r}")
+    return static_planning_pass()
 
 
 def checked_methods(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> dict[str, tuple[Any, Any, Any, Any]]:

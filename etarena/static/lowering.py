@@ -22,7 +22,6 @@ from ..unbacked import data_dependent_tracing
 from ..write_backs import copy_foreign_results
 from .bounds import Bounds
 from .exported import StaticModel
-from .options import Options
 from .planning_pass import PLAN, StaticPlanningPass
 from .verifier import verify
 
@@ -32,7 +31,7 @@ OWN_OPERATORS = "etarena::"
 
 
 def lower_static(
-    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], options: Options
+    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], planning: StaticPlanningPass
 ) -> StaticModel:
     """Lower the captured methods, fix the place of every tensor, emit, and check what came out.
 
@@ -46,11 +45,11 @@ def lower_static(
         The finished program is not what was planned: an error of this package.
     """
     with size_oblivious_tracing(), data_dependent_tracing(), keeping_symbols(), emitting_loops():
-        return _lower(captures, partitioners, options)
+        return _lower(captures, partitioners, planning)
 
 
 def _lower(
-    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], options: Options
+    captures: Mapping[str, Capture], partitioners: Mapping[str, list[Partitioner]], planning: StaticPlanningPass
 ) -> StaticModel:
     for capture in captures.values():
         separate_operands(capture.program)
@@ -69,12 +68,12 @@ def _lower(
         Bounds(captures[name].names).check_graph(program.graph_module)
         fold_permuted_constants(program, mutable)
         copy_foreign_results(program)
-    planning = StaticPlanningPass(options, True, True, True, len(captures) > 1 and bool(mutable))
+    planning = planning.for_methods(len(captures), has_state=bool(mutable))
     manager = edge.to_executorch(_config(edge, captures, planning, mutable))
     emitted = manager.executorch_program
     for plan in emitted.execution_plan:
         _check_kernels(plan)
-    if options.verify:
+    if planning.options.verify:
         verify(emitted, shared_memory=planning.share_mutable_buffers)
     plans = {name: manager.exported_program(name).graph_module.meta[PLAN] for name in captures}
     return StaticModel(bytes(manager.buffer), plans)

@@ -118,6 +118,16 @@ class StaticPlanningPass(MemoryPlanningPass):
         self.plans: list[StaticPlan] = []
         self._shared = SharedState(options.alignment)
 
+    def for_methods(self, count: int, *, has_state: bool) -> "StaticPlanningPass":
+        """A fresh pass with the same options for one export; the buffers of several methods are shared."""
+        return StaticPlanningPass(
+            self.options,
+            self.alloc_graph_input,
+            self.alloc_graph_output,
+            self.alloc_mutable_buffers,
+            self.share_mutable_buffers or (count > 1 and has_state),
+        )
+
     def run(self, graph_module: GraphModule, graph_signature: ExportGraphSignature | None = None) -> PassResult:
         """Plan one method: set the memory ids and offsets of its specs, and the sizes of its pools.
 

@@ -19,7 +19,7 @@ from etarena.static import find_faults, verify
 from ...helpers.static_models import Convolved, models
 
 MODELS = models()
-BRANCHING = ("consecutive", "nested", "passed_through")
+BRANCHING = ("consecutive", "passed_through")
 
 
 def stock_runtime(buffer):
@@ -163,11 +163,6 @@ def test_methods_share_buffers_that_begin_with_the_models_values(stateful):
     assert not find_faults(stateful.buffer, shared_memory=True)
 
 
-def test_a_buffer_of_one_method_begins_with_its_value_and_is_kept():
-    run = stock_runtime(etarena.export(Added(), (torch.ones(2, 2),), memory="static").buffer)
-    assert [run("forward", torch.ones(2, 2))[0][0, 0].item() for _ in range(3)] == [8, 10, 12]
-
-
 def test_sizes_vary_up_to_their_bounds():
     model, shapes = Convolved().eval(), {"x": {2: Dim("h", min=5, max=16), 3: Dim("w", min=5, max=20)}}
     exported = etarena.export(model, (torch.randn(1, 3, 8, 8),), dynamic_shapes=shapes, memory="static")
@@ -176,6 +171,16 @@ def test_sizes_vary_up_to_their_bounds():
         x = torch.randn(1, 3, *size)
         torch.testing.assert_close(run("forward", x), list(model(x)))
     assert max(value.nbytes for value in exported.plan().values) == 8 * 14 * 18 * 4
+
+
+def test_an_export_takes_the_options_of_the_pass():
+    planning = etarena.static_planning_pass(alignment=256, alloc_graph_input=False)
+    exported = etarena.export(Added(), (torch.ones(2, 2),), memory=planning)
+    run = stock_runtime(exported.buffer)
+    assert [run("forward", torch.ones(2, 2))[0][0, 0].item() for _ in range(3)] == [8, 10, 12]
+    offsets = {value.name: value.offset for value in exported.plan().values}
+    assert all(offset % 256 == 0 for offset in offsets.values())
+    assert not [name for name in offsets if name == "x"]
 
 
 def test_a_size_without_a_bound_is_refused_by_its_name():
@@ -199,7 +204,10 @@ class Doubled(nn.Module):
 def test_devices_and_unknown_kinds_of_memory_are_refused():
     with pytest.raises(InputError, match="keeps inputs and outputs on the CPU"):
         etarena.export(Doubled(), (torch.ones(2),), memory="static", output_devices="vulkan")
-    with pytest.raises(InputError, match="expected 'runtime' or 'static', got 'heap'"):
+    planning = etarena.static_planning_pass(alloc_mutable_buffers=False)
+    with pytest.raises(InputError, match="keeps its mutable buffers"):
+        etarena.export(Doubled(), (torch.ones(2),), memory=planning)
+    with pytest.raises(InputError, match=r"expected 'runtime', 'static' or a static_planning_pass\(...\), got 'heap'"):
         etarena.export(Doubled(), (torch.ones(2),), memory="heap")
 
 
