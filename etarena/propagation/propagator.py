@@ -25,7 +25,8 @@ from .result import Propagation, make_propagation
 
 __all__ = ["propagate"]
 
-NEEDS_NUMBERS = "SymIntArrayRef expected to contain only concrete integers"  # of composite operators in C++
+# What composite operators in C++ say of sizes that are symbols.
+NEEDS_NUMBERS = ("SymIntArrayRef expected to contain only concrete integers", "tensor with symbolic sizes/strides")
 
 
 def propagate(
@@ -105,7 +106,7 @@ def propagate(
     try:
         return attempt(decomposed=False)
     except PropagationError as error:
-        if NEEDS_NUMBERS not in str(error):
+        if not any(words in str(error) for words in NEEDS_NUMBERS):
             raise
         return attempt(decomposed=True)
 

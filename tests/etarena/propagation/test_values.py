@@ -192,6 +192,19 @@ def test_a_program_gives_what_its_nodes_say() -> None:
     assert compared > 5
 
 
+def test_what_the_code_holds_elsewhere_is_a_constant() -> None:
+    table = torch.ones(4)
+
+    class Uses(nn.Module):
+        def forward(self, rows: Tensor) -> Tensor:
+            return rows * table + table.view(2, 2).sum()
+
+    found = etarena.propagate(Uses(), (torch.ones(3, 4),))
+    held = [value for value in found.values if value.kind == "constant"]
+    assert [(value.nbytes, value.last) for value in held] == [(16, len(found.operators))]
+    assert found.peak()["cpu"].parameters == 16
+
+
 def test_json_and_text() -> None:
     import json
 
