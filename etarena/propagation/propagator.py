@@ -17,6 +17,7 @@ from ..allocator.errors import Error, InputError, InputTypeError, PropagationErr
 from ..oblivious import size_oblivious_tracing
 from ..quiet import quiet
 from .arguments import Arguments
+from .composites import whole_resizing
 from .devices import DeviceMap, DeviceNames
 from .fake_run import Copies, FakeRun
 from .graph import GraphRun, graph_arguments, graph_path
@@ -119,6 +120,7 @@ def _symbolic(dynamic_shapes: Any, model: Any, decomposed: bool) -> Iterator[Non
             stack.enter_context(size_oblivious_tracing())
         if decomposed:
             stack.enter_context(enable_python_dispatcher())
+            stack.enter_context(whole_resizing())
         yield
 
 

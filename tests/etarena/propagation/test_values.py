@@ -130,6 +130,19 @@ def test_sizes_that_vary() -> None:
     assert found.expression("cpu").subs({n: 7, m: 9}) == 2 * 2 * 7 * 9 * 4
 
 
+def test_resizing_with_sizes_that_vary() -> None:
+    class Pyramid(nn.Module):
+        def forward(self, image: Tensor) -> Tensor:
+            small = nn.functional.max_pool2d(image, 2)
+            return nn.functional.interpolate(small, size=image.shape[-2:], mode="bilinear") + image
+
+    found = etarena.propagate(Pyramid(), (torch.zeros(1, 2, 8, 12),), dynamic_shapes=({2: "h", 3: "w"},))
+    assert "aten.upsample_bilinear2d.default" in found.operators
+    for shape in [(1, 2, 8, 12), (1, 2, 31, 20)]:
+        fixed = etarena.propagate(Pyramid(), (torch.zeros(shape),))
+        assert found.peak(shapes=[shape])["cpu"].results == fixed.peak()["cpu"].results
+
+
 def test_derived_and_equal_dimensions() -> None:
     class Join(nn.Module):
         def forward(self, left: Tensor, right: Tensor) -> Tensor:
