@@ -172,7 +172,7 @@ def bound_inputs(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping
     """
     try:
         return inspect.signature(module.forward).bind(*args, **kwargs)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"{type(module).__name__}.forward does not take these arguments: {error}") from error
 
 

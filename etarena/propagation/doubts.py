@@ -51,6 +51,7 @@ class Doubts:
         self.materialised: list[Materialised] = []
         self.unchecked: list[str] = []
         self._checked: set[Any] = set()
+        self._runs: dict[Any, list[RealRun]] = {}
 
     def results_of(self, operator: Any, args: Any, kwargs: Any, reason: str, cause: Exception) -> Any:
         """Fake results of an operator, as a real run gives them.
@@ -61,21 +62,27 @@ class Doubts:
             There can be no real run either: too large, or the operator refuses its arguments.
         """
         leaves = tree_leaves((args, kwargs))
-        given = assignments(leaves, self.run.examples())
+        key = (operator, *map(_key, leaves))
+        if key not in self._runs:
+            self._runs[key] = self._told(operator, args, kwargs, reason, cause)
+            nbytes = sum(real.nbytes for real in self._runs[key])
+            name = self.run.place or operator_name(operator)
+            self.materialised.append(Materialised(operator_name(operator), name, reason, nbytes))
+        return self._as_fakes(operator, args, kwargs, self._runs[key])
+
+    def _told(self, operator: Any, args: Any, kwargs: Any, reason: str, cause: Exception) -> list[RealRun]:
+        given = assignments(tree_leaves((args, kwargs)), self.run.examples())
         try:
-            runs = [self._real(operator, args, kwargs, sizes) for sizes in given[:2]]
+            return [self._real(operator, args, kwargs, sizes) for sizes in given[:2]]
         except TooLargeError as error:
             raise PropagationError(f"{self._what(operator, args, kwargs)}: {reason}, and {error}") from cause
         except Exception as error:
             if len(given) == 1:
                 raise self._failure(operator, args, kwargs, reason, cause, error) from cause
-            try:
-                runs = [self._real(operator, args, kwargs, given[-1])]
-            except Exception as again:
-                raise self._failure(operator, args, kwargs, reason, cause, again) from cause
-        name = self.run.place or operator_name(operator)
-        self.materialised.append(Materialised(operator_name(operator), name, reason, sum(real.nbytes for real in runs)))
-        return self._as_fakes(operator, args, kwargs, runs)
+        try:
+            return [self._real(operator, args, kwargs, given[-1])]
+        except Exception as error:
+            raise self._failure(operator, args, kwargs, reason, cause, error) from cause
 
     def compare(self, operator: Any, args: Any, kwargs: Any, results: Any) -> None:
         """Refuse an operator whose meta kernel says something else than a real run shows.
@@ -89,7 +96,7 @@ class Doubts:
             return
         leaves = tree_leaves((args, kwargs))
         fakes = [leaf for leaf in tree_leaves(results) if isinstance(leaf, torch.Tensor)]
-        key = (operator, *(_key(leaf) for leaf in leaves))
+        key = (operator, *map(_key, leaves))
         if not fakes or key in self._checked or any(leaf.layout is not torch.strided for leaf in fakes):
             return
         self._checked.add(key)

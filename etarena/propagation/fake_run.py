@@ -69,6 +69,7 @@ class FakeRun(Recorder):
         self.copies = copies
         self.copied: list[PlannedCopy] = []
         self.symbol_names: dict[sympy.Symbol, str] = {}
+        self._constants: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._homes: list[torch.device] = []
         self._aside = False  # what is called now is recorded by its caller
 
@@ -102,11 +103,17 @@ class FakeRun(Recorder):
         if isinstance(leaf, torch.device):
             return self.names.replaced(leaf)
         if isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor):
-            fake = self.mode.from_tensor(leaf, static_shapes=True)
+            return self._constant(leaf)
+        return leaf
+
+    def _constant(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A real tensor that the model's code holds somewhere, as a fake one that is held as well."""
+        if id(tensor) not in self._constants:
+            fake = self.mode.from_tensor(tensor, static_shapes=True)
+            self._constants[id(tensor)] = (tensor, fake)
             if fake.layout is torch.strided and self.storages.owner(fake) is None:
                 self.add(self.unique("constant"), "constant", fake, 0)
-            return fake
-        return leaf
+        return self._constants[id(tensor)][1]
 
     def _call(self, operator: Any, args: Any, kwargs: Any) -> tuple[Any, int]:
         position = self.begin(operator)

@@ -17,6 +17,7 @@ from ..allocator.errors import Error, InputError, InputTypeError, PropagationErr
 from ..oblivious import size_oblivious_tracing
 from ..quiet import quiet
 from .arguments import Arguments
+from .composites import whole_resizing
 from .devices import DeviceMap, DeviceNames
 from .fake_run import Copies, FakeRun
 from .graph import GraphRun, graph_arguments, graph_path
@@ -25,7 +26,8 @@ from .result import Propagation, make_propagation
 
 __all__ = ["propagate"]
 
-NEEDS_NUMBERS = "SymIntArrayRef expected to contain only concrete integers"  # of composite operators in C++
+# What composite operators in C++ say of sizes that are symbols.
+NEEDS_NUMBERS = ("SymIntArrayRef expected to contain only concrete integers", "tensor with symbolic sizes/strides")
 
 
 def propagate(
@@ -105,7 +107,7 @@ def propagate(
     try:
         return attempt(decomposed=False)
     except PropagationError as error:
-        if NEEDS_NUMBERS not in str(error):
+        if not any(words in str(error) for words in NEEDS_NUMBERS):
             raise
         return attempt(decomposed=True)
 
@@ -118,6 +120,7 @@ def _symbolic(dynamic_shapes: Any, model: Any, decomposed: bool) -> Iterator[Non
             stack.enter_context(size_oblivious_tracing())
         if decomposed:
             stack.enter_context(enable_python_dispatcher())
+            stack.enter_context(whole_resizing())
         yield
 
 

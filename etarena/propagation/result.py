@@ -80,8 +80,7 @@ class Propagation:
         With ``check=True``, operators that could not be compared with a real run, and why.
     decomposed : bool
         Whether composite operators were decomposed in Python, because with sizes that vary one of them would not run in
-        C++: the table then has the parts of operators that a run has whole, such as resizing, and its peak may be
-        larger.
+        C++: the table then may have the parts of operators that a run has whole, and its peak may be larger.
     """
 
     values: tuple[PropagatedValue, ...]
@@ -273,6 +272,9 @@ def make_propagation(run: FakeRun, arguments: Arguments, decomposed: bool) -> Pr
             told.setdefault(symbol, _told(environment, symbol))
         return int(size) if size.is_Integer else size
 
+    def declared(size: Any) -> Any:
+        return size if isinstance(size, int) else size.xreplace(renamed)
+
     values = tuple(_renamed(value, named) for value in run.finish())
     conditions = [guard.expr.xreplace(renamed) for guard in environment.guards]
     conditions += [
@@ -285,7 +287,7 @@ def make_propagation(run: FakeRun, arguments: Arguments, decomposed: bool) -> Pr
         operators=tuple(run.operators),
         symbols={**arguments.symbols, **{entry.name: entry for entry in told.values()}},
         conditions=tuple(dict.fromkeys(condition for condition in conditions if condition is not sympy.true)),
-        inputs=tuple(_input(entry, named) for entry in arguments.inputs),
+        inputs=tuple(_input(entry, declared) for entry in arguments.inputs),
         copies=tuple(PlannedCopy(**{**vars(copy), "nbytes": named(copy.nbytes)}) for copy in run.copied),
         materialised=tuple(run.doubts.materialised),
         unchecked=tuple(run.doubts.unchecked),

@@ -208,7 +208,11 @@ class SectionEstimator:
         return registers
 
     def _check_inputs(self, given: dict[int, list[int]], sizes: dict[str, int]) -> None:
-        missing = {symbol.name: symbol.min for symbol in self.section.symbols if symbol.name not in sizes}
+        missing = {
+            symbol.name: max(symbol.min, min(symbol.max, 1))
+            for symbol in self.section.symbols
+            if symbol.name not in sizes
+        }
         registers = self._program.evaluate(self._numbers({**missing, **sizes}))
         free = [at for at, symbol in enumerate(self.section.symbols) if symbol.name in missing]
         for entry in self.section.inputs:

@@ -64,6 +64,18 @@ def test_without_a_meta_kernel_it_runs_once_on_small_tensors() -> None:
     assert not torch.equal(SEEN[2][0], table)
 
 
+def test_the_same_call_again_runs_nothing() -> None:
+    class Twice(nn.Module):
+        def forward(self, table: Tensor, rows: Tensor) -> Tensor:
+            pick_rows = torch.ops.propagation_tests.pick
+            return pick_rows(table, rows)[0] + pick_rows(table, rows)[0]
+
+    SEEN.clear()
+    found = etarena.propagate(Twice(), (torch.randn(6, 8), torch.tensor([0, 1, 2])))
+    assert (len(SEEN), len(found.materialised)) == (1, 1)
+    assert [value.shape for value in found.values if value.op == "aten.add.Tensor"] == [(6, 8)]
+
+
 def test_its_sizes_follow_those_that_vary() -> None:
     inputs = (torch.randn(6, 8), torch.tensor([0, 1, 2]))
     found = etarena.propagate(Calls("pick"), inputs, dynamic_shapes=(({0: "n"}, {0: "m"}),))

@@ -130,6 +130,19 @@ def test_sizes_that_vary() -> None:
     assert found.expression("cpu").subs({n: 7, m: 9}) == 2 * 2 * 7 * 9 * 4
 
 
+def test_resizing_with_sizes_that_vary() -> None:
+    class Pyramid(nn.Module):
+        def forward(self, image: Tensor) -> Tensor:
+            small = nn.functional.max_pool2d(image, 2)
+            return nn.functional.interpolate(small, size=image.shape[-2:], mode="bilinear") + image
+
+    found = etarena.propagate(Pyramid(), (torch.zeros(1, 2, 8, 12),), dynamic_shapes=({2: "h", 3: "w"},))
+    assert "aten.upsample_bilinear2d.default" in found.operators
+    for shape in [(1, 2, 8, 12), (1, 2, 31, 20)]:
+        fixed = etarena.propagate(Pyramid(), (torch.zeros(shape),))
+        assert found.peak(shapes=[shape])["cpu"].results == fixed.peak()["cpu"].results
+
+
 def test_derived_and_equal_dimensions() -> None:
     class Join(nn.Module):
         def forward(self, left: Tensor, right: Tensor) -> Tensor:
@@ -190,6 +203,19 @@ def test_a_program_gives_what_its_nodes_say() -> None:
             assert (told.shape, told.dtype) == (tuple(value.shape), str(value.dtype).removeprefix("torch."))
             compared += 1
     assert compared > 5
+
+
+def test_what_the_code_holds_elsewhere_is_a_constant() -> None:
+    table = torch.ones(4)
+
+    class Uses(nn.Module):
+        def forward(self, rows: Tensor) -> Tensor:
+            return rows * table + table.view(2, 2).sum()
+
+    found = etarena.propagate(Uses(), (torch.ones(3, 4),))
+    held = [value for value in found.values if value.kind == "constant"]
+    assert [(value.nbytes, value.last) for value in held] == [(16, len(found.operators))]
+    assert found.peak()["cpu"].parameters == 16
 
 
 def test_json_and_text() -> None:
