@@ -1,7 +1,7 @@
 """Sizes that a part of a graph is given as numbers, read off a tensor inside it instead.
 
-A delegate's plan is made before any number is known, from the sizes of its tensors alone. A picture that is resized to the
-size of another is therefore left to others, unless the part sees that other, too.
+A delegate's plan is made before any number is known, from the sizes of its tensors alone. A picture that is resized to
+the size of another is therefore left to others, unless the part sees that other, too.
 """
 
 from __future__ import annotations
