@@ -43,7 +43,7 @@ MIXED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "segformer": (LINEAR, LAYER_NORM),
     "vit": (LINEAR, LAYER_NORM),
     "bert": (LINEAR, LAYER_NORM),
-    "llama": (LINEAR, ("aten.cat.default",)),
+    "llama": (LINEAR, ("aten.embedding.default",)),
     "whisper_encoder": (LINEAR, LAYER_NORM),
 }
 """By model the operators that a mixed export leaves to XNNPACK, and those that it leaves to the CPU; Vulkan has all

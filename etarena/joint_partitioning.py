@@ -57,7 +57,9 @@ def delegated(
     """
     apart: frozenset[OpOverload] = frozenset()
     while True:
-        chosen = {name: [_Joint(name, one, entries, apart) for one in entries] for name, entries in partitioners.items()}
+        chosen = {
+            name: [_Joint(name, one, entries, apart) for one in entries] for name, entries in partitioners.items()
+        }
         edge = lower({name: list(entries) for name, entries in chosen.items()})
         asked = {name: {operator for one in entries for operator in one.asked} for name, entries in chosen.items()}
         left = {operator for name in chosen for operator in _left(edge.exported_program(name)) & asked[name]}
@@ -125,5 +127,5 @@ class _Joint(Partitioner):
         self._had_its_turn = True
         with _asking(self._method):
             if hasattr(self._own, "partition_method"):
-                return self._own.partition_method(self._method, exported_program)  # type: ignore[no-any-return]
+                return self._own.partition_method(self._method, exported_program)
             return self._own.partition(exported_program)

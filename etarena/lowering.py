@@ -92,6 +92,10 @@ def _lower(
         passes, partitioners = prepared(partitioners)
         for name, chosen in passes.items():
             chosen.insert(0, ResizePixels(taken_before(partitioners[name])))
+        for name, entries in partitioners.items():
+            own = [one for entry in entries if hasattr(entry, "edge_passes") for one in entry.edge_passes()]
+            if own:
+                passes.setdefault(name, []).extend(own)
     programs = {
         name: decomposed_bodies(capture.program) if partitioners[name] else capture.program
         for name, capture in captures.items()

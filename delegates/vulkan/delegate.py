@@ -61,6 +61,7 @@ class VulkanDelegate(LastCall, Delegate):
         self.limits = self.device.info.limits
         self.weights = Weights(self.device, self.graph)
         self.n_inputs = len(self.graph.inputs)
+        self._unread = self.graph.unread_inputs()
         self._imported: ArenaImport | None = None  # kept for the recordings to come
         self._rooms: Rooms = WeakValueDictionary()
         self._bound: OrderedDict[tuple[Any, ...], tuple[BoundGraph, Recordings]] = OrderedDict()
@@ -68,12 +69,12 @@ class VulkanDelegate(LastCall, Delegate):
     def requirements(self, shapes: Sequence[Any]) -> list[Requirement]:
         """Arguments lie in memory that the device sees: planned memory, or the device's own."""
         access = [READ] * self.n_inputs + [WRITE] * (len(shapes) - self.n_inputs)
-        if not self.session.shares_arena:  # what the CPU has is copied anyway
-            return [Requirement(devices=TAKES, access=one) for one in access]
         alignment = max(64, self.limits["minStorageBufferOffsetAlignment"])
         return [
             Requirement(alignment=alignment, size_multiple=PADDING, devices=TAKES, access=one, planned=True)
-            for one in access
+            if self.session.shares_arena and i not in self._unread  # others are copied anyway, or not read
+            else Requirement(devices=TAKES, access=one)
+            for i, one in enumerate(access)
         ]
 
     def bind(self, shapes: Sequence[Any]) -> tuple[BoundGraph, Recordings]:
@@ -108,6 +109,7 @@ class VulkanDelegate(LastCall, Delegate):
                 raise Error(f"output {i} of a Vulkan delegate has the shape {arg.shape}, the graph makes {shape}")
         if not bound.dispatches:
             return
+        args = [None if i in self._unread else arg for i, arg in enumerate(args)]
         run = ArenaRun(self.session, bound, args, scratch, self.n_inputs, self._rooms)
         if run.is_possible:
             commands = run.commands(recordings)

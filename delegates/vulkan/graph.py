@@ -86,6 +86,12 @@ class Graph:
     bindings: list[Binding] = field(default_factory=list)
     constants: Any = b""
 
+    def unread_inputs(self) -> frozenset[int]:
+        """Places of those tensors among the inputs that only tell sizes."""
+        read = {leaf.value for op in self.operations for leaf in leaves(op.arguments) if isinstance(leaf, TensorId)}
+        read.update(self.outputs)
+        return frozenset(i for i, value in enumerate(self.inputs) if value is not None and value not in read)
+
     def encode(self) -> bytes:
         """Write the blob."""
         header = json.dumps(

@@ -19,13 +19,16 @@ from .graph import BACKEND_ID, MOST_RANK
 from .operators.registry import all_operators
 from .operators.views import reshape
 from .preprocess import CONSTANTS, DTYPES
-from .schema import operator_name, tensors_of, values_of
+from .schema import is_row_major, operator_name, tensors_of, values_of
 from .sizes import GraphSizes, sizes_of
+from .told_sizes import TellSizes, is_told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from torch.export import ExportedProgram
+    from torch.fx import GraphModule
+    from torch.fx.passes.infra.pass_base import PassBase
 
 __all__ = ["VulkanPartitioner", "unsupported"]
 
@@ -57,17 +60,9 @@ def unsupported(node: Node, any_layout: bool = False) -> str | None:
             return f"it has a tensor of rank {tensor.dim()}, {MOST_RANK} is the most"
         if tensor.layout is not torch.strided:
             return f"it has a tensor of layout {tensor.layout}"
-    if not any_layout and any(not _row_major(tensor) for tensor in tensors_of(values["out"])):
+    if not any_layout and any(not is_row_major(tensor) for tensor in tensors_of(values["out"])):
         return "its result is not contiguous"
     return found.check(values) if found.check is not None else None
-
-
-def _row_major(tensor: torch.Tensor) -> bool:
-    try:
-        order = [int(dim) for dim in tensor.dim_order()]
-    except Exception:  # sizes that nobody can compare
-        return True
-    return order == sorted(order)
 
 
 class _Support(OperatorSupportBase):
@@ -88,6 +83,8 @@ class _Support(OperatorSupportBase):
         """As torch.fx asks."""
         if node.op != "call_function" or node.meta.get("delegation_tag") is not None:
             return False
+        if is_told(node):
+            return node not in self.untold and all(self.is_node_supported({}, user) for user in node.users)
         if operator_name(node) in self.refused:
             reason: str | None = "the partitioner was told to leave it"
         else:
@@ -153,6 +150,16 @@ class VulkanPartitioner(Partitioner):
         """Whether a node of an edge program would go to Vulkan, by itself; others that come later ask."""
         return operator_name(node) not in self.skip and unsupported(node) is None
 
+    def edge_passes(self) -> list[PassBase]:
+        """What an edge program is to go through before it is partitioned."""
+
+        def untold(graph_module: GraphModule) -> list[Node]:
+            support = _Support(self.skip, {})
+            _told_partitions(graph_module, set(), support)
+            return list(support.untold)
+
+        return [TellSizes(untold)]
+
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of ``forward``; each group becomes one delegate."""
         return self.partition_method("forward", exported_program)
@@ -162,8 +169,9 @@ class VulkanPartitioner(Partitioner):
         reasons = self.reasons[method] = {}
         support = _Support(self.skip, reasons)
         tags = {}
-        for partition in _told_partitions(exported_program, support):
-            calls = [node for node in partition.nodes if node.target is not operator.getitem]
+        names = {spec.arg.name for spec in exported_program.graph_signature.input_specs if spec.kind in CONSTANTS}
+        for partition in _told_partitions(exported_program.graph_module, names, support):
+            calls = [node for node in partition.nodes if node.target is not operator.getitem and not is_told(node)]
             if _is_idle(calls):
                 reason = "it moves no data, and nothing beside it goes to Vulkan"
                 reasons.update(dict.fromkeys((node.name for node in calls), reason))
@@ -182,40 +190,40 @@ def _is_idle(calls: Sequence[Node]) -> bool:
     return all(all_operators()[operator_name(node) or ""].emit is reshape for node in calls)
 
 
-def _told_partitions(program: ExportedProgram, support: _Support) -> Sequence[Partition]:
-    """Parts of the graph whose inputs tell all of their sizes; what they do not tell is made outside."""
-    order = {node: place for place, node in enumerate(program.graph_module.graph.nodes)}
-    fixed = _made_of_constants(program)
+def _told_partitions(graph_module: GraphModule, constants: set[str], support: _Support) -> Sequence[Partition]:
+    """Parts of the graph whose inputs tell all of their sizes; what they do not tell is made outside.
+
+    `constants` are the names of placeholders for parameters.
+    """
+    order = {node: place for place, node in enumerate(graph_module.graph.nodes)}
+    fixed = _made_of_constants(order, constants)
     while True:
         support.leave_for_others(fixed)
-        proposer = CapabilityBasedPartitioner(program.graph_module, support, allows_single_node_partition=True)
+        proposer = CapabilityBasedPartitioner(graph_module, support, allows_single_node_partition=True)
         found: Sequence[Partition] = proposer.propose_partitions()
         untold = [
-            one for partition in found if (one := _untold(program, sorted(partition.nodes, key=order.__getitem__)))
+            one for partition in found if (one := _untold(constants, sorted(partition.nodes, key=order.__getitem__)))
         ]
         if not untold:
             return found
         support.untold.update(untold)
 
 
-def _constant_names(program: ExportedProgram) -> set[str]:
-    return {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in CONSTANTS}
-
-
-def _made_of_constants(program: ExportedProgram) -> list[Node]:
-    names = _constant_names(program)
+def _made_of_constants(nodes: Iterable[Node], constants: set[str]) -> list[Node]:
     found: dict[Node, None] = {}
-    for node in program.graph_module.graph.nodes:
+    for node in nodes:
         sources = node.all_input_nodes
-        if node.op == "call_function" and sources and all(one.name in names or one in found for one in sources):
+        if node.op == "call_function" and sources and all(one.name in constants or one in found for one in sources):
             found[node] = None
     return list(found)
 
 
-def _untold(program: ExportedProgram, nodes: Sequence[Node]) -> tuple[Node, str] | None:
+def _untold(constants: set[str], nodes: Sequence[Node]) -> tuple[Node, str] | None:
     """The first node with a size that the inputs of a part of the graph do not tell, and why; None if they do."""
     inside = set(nodes)
-    constants = _constant_names(program)
+    for node in nodes:
+        if is_told(node) and not inside.issuperset(node.users):
+            return node, "what takes this size goes elsewhere"
     sources = {
         source
         for node in nodes

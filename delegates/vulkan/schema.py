@@ -9,7 +9,7 @@ import torch
 if TYPE_CHECKING:
     from torch.fx import Node
 
-__all__ = ["arguments_of", "operator_name", "tensors_of", "values_of"]
+__all__ = ["arguments_of", "is_row_major", "operator_name", "tensors_of", "values_of"]
 
 
 def operator_name(node: Node) -> str | None:
@@ -41,6 +41,15 @@ def values_of(node: Node) -> dict[str, Any]:
         name: torch.fx.node.map_arg(entry, lambda n: n.meta.get("val")) for name, entry in arguments_of(node).items()
     }
     return {**found, "out": node.meta.get("val")}
+
+
+def is_row_major(tensor: torch.Tensor) -> bool:
+    """Whether dimensions lie in their order, or may."""
+    try:
+        order = [int(dim) for dim in tensor.dim_order()]
+    except Exception:  # sizes that nobody can compare
+        return True
+    return order == sorted(order)
 
 
 def tensors_of(entry: Any) -> list[torch.Tensor]:

@@ -7,6 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from ....allocator.errors import Error
+from ..schema import is_row_major
 from .dims import reason_unless_float, require_one_dtype, same_dtype
 from .lanes import LANES, group_constants, lane_shader, waves_of
 from .registry import operator
@@ -56,15 +57,6 @@ def check_attention(values: dict[str, Any]) -> str | None:
         return too_long(key.shape[-2] // LANES)
     reason = reason_of_shapes(query, key, value, values["enable_gqa"])
     return reason or reason_unless_float(values, "query") or same_dtype(query, [key, value])
-
-
-def is_row_major(tensor: torch.Tensor) -> bool:
-    """Whether dimensions lie in their order, or may."""
-    try:
-        order = [int(dim) for dim in tensor.dim_order()]
-    except Exception:  # sizes that nobody can compare
-        return True
-    return order == sorted(order)
 
 
 def as_four(tensor: BoundTensor) -> tuple[int, ...]:

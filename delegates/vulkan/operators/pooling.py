@@ -37,7 +37,7 @@ def pair(given: Sequence[int] | int | None, default: tuple[int, int]) -> tuple[i
 
 
 def pool(call: Call, window: tuple[int, int], constants: dict[int, int | float]) -> None:
-    """Emit the pooling of all planes, by windows of at most that size; with a second result the places of the maxima."""
+    """Emit the pooling of all planes by windows of at most that size; a second result has the places of the maxima."""
     x, out = call["self"], call.out
     if out.numel == 0:
         return
