@@ -165,8 +165,8 @@ def main() -> None:
         "given to the device and waited for (`Device.run`). `overhead`: all else in the call: etarena's part,\n"
         "ExecuTorch's, the delegate's, its two copies and the tensor that is handed out. `alone`: the same commands\n"
         "through `Device.run` without a model. `thin`: the overhead, counted in the same way, of a delegate in Python\n"
-        "that does nothing but submit them. `plain`: a call of one operator on the CPU, without a delegate, just after\n"
-        "such a wait. Medians over calls made in turn. After a wait a core is cold, so a busy\n"
+        "that does nothing but submit them. `plain`: a call of one operator on the CPU, without a delegate, just\n"
+        "after such a wait. Medians over calls made in turn. After a wait a core is cold, so a busy\n"
         f"machine shows more than a quiet one. Target: an overhead of at most {TARGET_US:.0f} us."
     )
     heads = ("input", "call us", "commands us", "overhead us", "alone us", "thin us", "plain us", "calls")
