@@ -110,18 +110,22 @@ def thin_delegate(device: vulkan.Device, commands: Any) -> Iterator[Any]:
 
 def measure(device: vulkan.Device, method: Any, x: Tensor, seconds: float) -> dict[str, list[int]]:
     """Nanoseconds of each call of the method (``call``), of the part in which the device had its commands
-    (``commands``), of the same ``alone``, and of a ``thin`` delegate's call without that part.
+    (``commands``), of the same ``alone``, of a ``thin`` delegate's call without that part, and of a ``plain`` call that
+    follows such a wait.
     """
     torch.testing.assert_close(method.execute([x])[0], Chain()(x), rtol=1e-4, atol=1e-5)
     with timed_runs(device) as runs:
         method.execute([x])
-    found: dict[str, list[int]] = {"call": [], "commands": [], "alone": [], "thin": []}
+    found: dict[str, list[int]] = {"call": [], "commands": [], "alone": [], "thin": [], "plain": []}
+    with quiet():
+        plain = etarena.load(etarena.export(nn.Tanh(), (x,)).buffer).method()
     with thin_delegate(device, runs.commands) as thin:
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             with timed_runs(device) as runs:
                 call = elapsed(method.execute, [x])
                 alone = elapsed(device.run, runs.commands, None)
+                found["plain"].append(elapsed(plain.execute, [x]))
                 beside = elapsed(thin.execute, [x[:4, :4].contiguous()])
             found["call"].append(call)
             found["commands"].append(runs.times[0])
@@ -150,19 +154,22 @@ def main() -> None:
     for shape in ((4, 4), (32, 32)):
         found = measure(device, method, torch.randn(shape), arguments.seconds)
         found["overhead"] = [call - run for call, run in zip(found["call"], found["commands"], strict=True)]
-        figures = [f"{median(found[name]) / 1e3:.1f}" for name in ("call", "commands", "overhead", "alone", "thin")]
+        figures = [
+            f"{median(found[name]) / 1e3:.1f}" for name in ("call", "commands", "overhead", "alone", "thin", "plain")
+        ]
         rows.append((" x ".join(map(str, shape)), *figures, str(len(found["call"]))))
         print(" | ".join(rows[-1]), flush=True)
     text = (
         f"`python -m bench.vulkan_dispatch --write`: a delegate of {OPERATORS} operators at a repeated shape, input\n"
         "and result in the CPU's memory. `commands`: the part of a call in which the commands, recorded once, are\n"
-        "given to the device and waited for (`Device.run`). `overhead`: all else in the call, which is etarena's part,\n"
+        "given to the device and waited for (`Device.run`). `overhead`: all else in the call: etarena's part,\n"
         "ExecuTorch's, the delegate's, its two copies and the tensor that is handed out. `alone`: the same commands\n"
         "through `Device.run` without a model. `thin`: the overhead, counted in the same way, of a delegate in Python\n"
-        "that does nothing but submit them. Medians over calls made in turn. After a wait a core is cold, so a busy\n"
+        "that does nothing but submit them. `plain`: a call of one operator on the CPU, without a delegate, just\n"
+        "after such a wait. Medians over calls made in turn. After a wait a core is cold, so a busy\n"
         f"machine shows more than a quiet one. Target: an overhead of at most {TARGET_US:.0f} us."
     )
-    heads = ("input", "call us", "commands us", "overhead us", "alone us", "thin us", "calls")
+    heads = ("input", "call us", "commands us", "overhead us", "alone us", "thin us", "plain us", "calls")
     if arguments.write:
         write_sections("\n\n".join([f"## {TITLE}", text, table(("", ""), describe()), table(heads, rows)]))
 

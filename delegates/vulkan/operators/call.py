@@ -62,7 +62,7 @@ class Dispatch:
     Attributes
     ----------
     replaceable
-        Of `reads`: each invocation reads of them the very bytes that it writes, so that the result can take their place.
+        Of `reads`: each invocation reads of them the very bytes that it writes: the result can take their place.
     apart
         It writes no byte that the other dispatches of its operator write.
     """

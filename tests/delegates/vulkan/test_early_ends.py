@@ -31,7 +31,7 @@ class Doubled(torch.nn.Module):
 
 @pytest.fixture(scope="module", params=["layer", "none"])
 def context(request: pytest.FixtureRequest) -> Iterator[Context]:
-    """An application of its own, of which nothing may be said; and one whose handles come back, as no layer hides them."""
+    """An application of its own, of which nothing may be said; and one without a layer, whose handles come back."""
     with Context(validation=request.param == "layer") as found:
         yield found
         assert found.messages == []

@@ -77,8 +77,8 @@ def test_inner_tensors_are_scratch_of_the_arena(device: vulkan.Device, plain: by
     method.execute([*pair(256, 256)])
     run = method.last_run
     assert run is not None
-    # The sum lies where relu's result lay, the product and exp lie where the result comes; inputs and the result come from
-    # outside, one staged copy of each.
+    # The sum lies where relu's result lay, the product and exp lie where the result comes; inputs and the result
+    # come from outside, one staged copy of each.
     tensor = 256 * 256 * 4
     assert 4 * tensor <= run.delegate_scratch_bytes <= 4 * tensor + 4096
     assert run.scratch_outside_arena == ()
