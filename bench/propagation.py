@@ -34,8 +34,7 @@ SHAPES = 100
 DRAWS = 10_000
 BOX = 8  # bytes of the tensor into which torch puts a Python number for an operator that takes only tensors
 LARGE = "llama 70b"
-# Eager PyTorch calls the same operators whether or not a model is traced. The others of `bench.models` ask whether they
-# are and then do something else (decoders of Transformers), or have sizes that only data tells.
+# See NOTES for what is left out and why.
 NAMES = (
     *("bert", "roberta", "distilbert", "albert", "mpnet", "modernbert", "t5_encoder", "t5", "bart"),
     *("wav2vec2", "hubert", "whisper_encoder", "spectrogram_transformer", "hifi_gan", "normed_unet", "slot_attention"),
@@ -46,11 +45,17 @@ HEADING = "## Ahead of time: values and memory of sizes nobody has run"
 NOTES = f"""\
 `values`: results of operators, in order, that `etarena.propagate` told of; `differ`: how many of them have another
 operator, shape, dtype, device or stride than in a run of eager PyTorch. `allocated`: bytes that torch allocated on the
-way, other than in boxes of {BOX} bytes for single Python numbers, which PyTorch frees at once, and their number.
-`predicted / measured`: from `etarena estimate` for {SHAPES} random sizes, without running them, over `arena_bytes` of
-the run of each: the ratio furthest from 1. The last row is a configuration of Llama with 70 billion parameters in
-bfloat16, built without memory, 2048 tokens, on four devices: `resident` is the largest resident memory of the whole
-process, PyTorch and Transformers included."""
+way, other than in `boxes` of {BOX} bytes, in which PyTorch hands single Python numbers to its operators and which it
+frees at once. `predicted / measured`: what `etarena estimate` says of {SHAPES} random sizes (fewer where a model has
+fewer), without running them, over `arena_bytes` of the run of each: the ratio furthest from 1. The last row is a
+configuration of Llama with 70 billion parameters in bfloat16, built without memory, 2048 tokens, on four devices:
+`resident` is the largest resident memory of the whole process, PyTorch and Transformers included.
+
+These are not all of `bench/models`. Left out are models whose code asks whether it is traced and then calls other
+operators (decoders of Transformers among them), models with sizes that only data tells, and models in which a first
+comparison showed other strides of dimensions of size 1, where PyTorch's descriptions of operators and their kernels do
+not always agree. A row is that of the model's last run, whatever ran beside it; rows may come from different states of
+the project."""
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """``--size`` and ``--sweep``: sizes by the names of symbols, one number or a range of them."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -41,7 +42,8 @@ def swept_sizes(texts: Sequence[str], known: Sequence[str]) -> list[dict[str, in
     click.UsageError
         A text is malformed, a range is empty, a name is unknown or comes twice, or there are too many combinations.
     """
-    axes, seen = [], set()
+    axes: list[tuple[list[str], range]] = []
+    seen: set[str] = set()
     for text in texts:
         match = _SWEEP.fullmatch(text)
         if match is None:
@@ -58,15 +60,18 @@ def swept_sizes(texts: Sequence[str], known: Sequence[str]) -> list[dict[str, in
         start, stop, step = int(match[2]), int(match[3]), int(match[4] or 1)
         if step == 0 or stop < start:
             raise click.UsageError(f"--sweep {text!r} is an empty range")
-        axes.append([dict.fromkeys(names, number) for number in range(start, stop + 1, step)])
+        axes.append((names, range(start, stop + 1, step)))
+    points = math.prod((stop - start) // step + 1 for start, stop, step in map(_ends, axes)) if axes else 0
+    if points > MOST_POINTS:
+        raise click.UsageError(f"--sweep has {points} points, more than {MOST_POINTS}: give larger steps")
     return list(_merged(axes)) if axes else []
 
 
-def _merged(axes: list[list[dict[str, int]]]) -> Iterator[dict[str, int]]:
-    points = 1
-    for axis in axes:
-        points *= len(axis)
-    if points > MOST_POINTS:
-        raise click.UsageError(f"--sweep has {points} points, more than {MOST_POINTS}: give larger steps")
-    for parts in product(*axes):
-        yield {name: number for part in parts for name, number in part.items()}
+def _ends(axis: tuple[list[str], range]) -> tuple[int, int, int]:
+    """Start, last and step: the length of a range beyond 64 bits cannot be asked for."""
+    return axis[1].start, axis[1].stop - 1, axis[1].step
+
+
+def _merged(axes: list[tuple[list[str], range]]) -> Iterator[dict[str, int]]:
+    for numbers in product(*(steps for _, steps in axes)):
+        yield {name: number for (names, _), number in zip(axes, numbers, strict=True) for name in names}

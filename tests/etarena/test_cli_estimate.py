@@ -88,6 +88,7 @@ def test_sizes_that_make_no_sense(exported: Callable[..., Path], options: tuple[
         (("--sweep", "rows=1:5:0"), "empty range"),
         (("--sweep", "other=1:5"), "no size is called 'other', only rows"),
         (("--sweep", "rows=1:9000000"), "more than 10000"),
+        (("--sweep", f"rows=1:{10**30}"), "more than 10000"),
         (("--sweep", "rows=1:2", "--sweep", "rows=1:2"), "twice"),
         (("--plot", "x.png"), "--sweep"),
         (("--sweep", "rows=1:2", "--plot", "x.gif"), ".html"),
