@@ -97,7 +97,7 @@ class _Joint(Partitioner):
     def __init__(
         self, method: str, own: Partitioner, everyone: Sequence[Partitioner], apart: frozenset[OpOverload]
     ) -> None:
-        super().__init__(own.spec)
+        super().__init__()
         self.asked: list[OpOverload] = []
         self._method, self._own, self._everyone, self._apart = method, own, list(everyone), apart
         self._had_its_turn = False

@@ -85,6 +85,7 @@ def _lower(
         capture.program = with_own_resizing(capture.program, partitioners[name])
         separate_operands(capture.program)
     conditions = {name: conditions_of(capture.program, capture.ranges) for name, capture in captures.items()}
+    partitioners = {name: partitioners[name] for name in captures}  # not of methods that could not be captured
     passes: dict[str, list[Any]] = {}
     if any(partitioners.values()):
         from .delegates.xnnpack.partition import prepared, taken_before  # it imports XNNPACK's partitioner

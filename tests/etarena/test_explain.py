@@ -308,7 +308,7 @@ def test_no_operator_of_an_exported_program_counts_as_missing(function):
     sites = []
     (parts,) = checked_methods(Applied(), (torch.randn(5, 4),), None, ROWS).values()
     captures = {"forward": captured("forward", *parts, strict=False)}
-    lowered(captures, {"forward": []}, lambda _name, program: sites.extend(survey(program, (), {}, {})))
+    lowered(captures, {"forward": []}, lambda _name, program: sites.extend(survey("forward", program, (), {}, {})))
     assert sites
     assert [site for site in sites if site.missing] == []
 
