@@ -9,6 +9,7 @@ commands run alone, and as all that a delegate in Python does. With ``--write`` 
 
 import argparse
 import logging
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -167,7 +168,8 @@ def main() -> None:
         "through `Device.run` without a model. `thin`: the overhead, counted in the same way, of a delegate in Python\n"
         "that does nothing but submit them. `plain`: a call of one operator on the CPU, without a delegate, just\n"
         "after such a wait. Medians over calls made in turn. After a wait a core is cold, so a busy\n"
-        f"machine shows more than a quiet one. Target: an overhead of at most {TARGET_US:.0f} us."
+        f"machine shows more than a quiet one; the load average was {os.getloadavg()[0]:.1f}. Target: an overhead of\n"
+        f"at most {TARGET_US:.0f} us."
     )
     heads = ("input", "call us", "commands us", "overhead us", "alone us", "thin us", "plain us", "calls")
     if arguments.write:

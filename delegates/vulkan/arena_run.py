@@ -15,7 +15,7 @@ from .recording import Spot, record
 
 if TYPE_CHECKING:
     from collections import OrderedDict
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from weakref import WeakValueDictionary
 
     from ...device.vulkan.arena_import import ArenaImport
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .bound import BoundGraph
     from .session import Session
 
-__all__ = ["ArenaRun", "Recordings", "Rooms"]
+__all__ = ["ArenaRun", "Recordings", "Rooms", "on_cpu", "recorded"]
 
 Recordings: TypeAlias = "OrderedDict[tuple[Any, ...], Commands]"
 Rooms: TypeAlias = "WeakValueDictionary[tuple[int, int], Buffer]"  # by argument and bytes
@@ -79,17 +79,7 @@ class ArenaRun:
 
     def commands(self, recordings: Recordings) -> Commands:
         """Commands for this placement, recorded before or now."""
-        key = self._key()
-        if key is None:
-            return self._record()
-        found = recordings.get(key)
-        if found is not None and found.is_ready and all(guard.is_there() for guard in found.guards):
-            recordings.move_to_end(key)
-            return found
-        recordings[key] = made = self._record()
-        while len(recordings) > MOST_RECORDINGS:
-            recordings.popitem(last=False)
-        return made
+        return recorded(recordings, self._key(), self._record)
 
     def _key(self) -> tuple[Any, ...] | None:
         """What tells this placement from others; None if that cannot be told."""
@@ -158,6 +148,23 @@ class ArenaRun:
         assert self.arena is not None
         span = self.imported.range(arg.address - self.arena.base, padded(arg.nbytes))
         return span.buffer, span.offset
+
+
+def recorded(recordings: Recordings, key: tuple[Any, ...] | None, record: Callable[[], Commands]) -> Commands:
+    """Commands that were recorded under a key before and can still be submitted, or that are recorded now.
+
+    Without a key they are not kept.
+    """
+    if key is None:
+        return record()
+    found = recordings.get(key)
+    if found is not None and found.is_ready and all(guard.is_there() for guard in found.guards):
+        recordings.move_to_end(key)
+        return found
+    recordings[key] = made = record()
+    while len(recordings) > MOST_RECORDINGS:
+        recordings.popitem(last=False)
+    return made
 
 
 def on_cpu(arg: Any) -> bool:

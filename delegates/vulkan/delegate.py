@@ -118,7 +118,7 @@ class VulkanDelegate(LastCall, Delegate):
                 self.remember(self.device, commands, run.arena)
             self.device.run(commands, None)
         else:
-            run_in_device_memory(self.session, bound, args, self.n_inputs)
+            run_in_device_memory(self.session, bound, args, self.n_inputs, recordings)
 
     def close(self) -> None:
         """Give back the recorded commands and the constants."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from ...allocator.errors import DeviceError
 
 if TYPE_CHECKING:
     from ...device.vulkan.device import Device
@@ -46,18 +49,29 @@ class DeviceArena:
             The device has no room.
         """
         if self._buffer is None or self._buffer.nbytes < nbytes:
-            self._buffer = None  # before the new one is there; recordings may hold the old one for a while
+            let_go(self._buffer)
+            self._buffer = None  # before the new one is there
             self._buffer = self._device.buffer(max(nbytes, 256))
         return self._buffer
 
     def release(self) -> None:
         """Let go of all memory."""
         with self.lock:
+            let_go(self._buffer)
+            let_go(self._staging)
             self._buffer = self._staging = None
 
     def staging(self, nbytes: int) -> Buffer:
         """Memory that the CPU sees, by which arguments come and go."""
         if self._staging is None or self._staging.nbytes < nbytes:
+            let_go(self._staging)
             self._staging = None
             self._staging = self._device.buffer(max(nbytes, 256), host_visible=True)
         return self._staging
+
+
+def let_go(buffer: Buffer | None) -> None:
+    """Close a buffer; what was recorded with it gives way. What is at work keeps it until it is done."""
+    if buffer is not None:
+        with suppress(DeviceError):
+            buffer.close()

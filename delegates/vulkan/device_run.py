@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...device.copies import allow_copy
 from ...device.etensor import ETensor
-from .arena_run import on_cpu
+from .arena_run import on_cpu, recorded
 from .bound import padded
 from .graph import BACKEND_ID
-from .places import buffer_of
+from .places import buffer_of, key_of
 from .recording import Spot, record
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ...device.vulkan.commands import Commands
     from ...device.vulkan.memory import Buffer
+    from .arena_run import Recordings
     from .bound import BoundGraph
     from .session import Session
 
@@ -35,7 +36,9 @@ class _Staged:
     staging: int
 
 
-def run_in_device_memory(session: Session, bound: BoundGraph, args: Sequence[Any], n_inputs: int) -> None:
+def run_in_device_memory(
+    session: Session, bound: BoundGraph, args: Sequence[Any], n_inputs: int, recordings: Recordings
+) -> None:
     """Run a bound graph in the session's device memory; arguments of the CPU are copied there and back, counted.
 
     Parameters
@@ -46,6 +49,8 @@ def run_in_device_memory(session: Session, bound: BoundGraph, args: Sequence[Any
         The graph at the call's shapes.
     args, n_inputs
         The call's arguments, the inputs first.
+    recordings
+        Of the graph at these shapes, to which this call's is added.
 
     Raises
     ------
@@ -61,7 +66,7 @@ def run_in_device_memory(session: Session, bound: BoundGraph, args: Sequence[Any
         for entry in outputs:
             what = f"output {entry.position - n_inputs} of {BACKEND_ID} comes from the device's memory"
             allow_copy(what, entry.argument.nbytes)
-        _run(session, bound, args, inputs, outputs)
+        _run(session, bound, args, inputs, outputs, recordings)
 
 
 def _layout(args: Sequence[Any], start: int, alignment: int) -> list[_Staged]:
@@ -76,30 +81,39 @@ def _layout(args: Sequence[Any], start: int, alignment: int) -> list[_Staged]:
 
 
 def _run(
-    session: Session, bound: BoundGraph, args: Sequence[Any], inputs: list[_Staged], outputs: list[_Staged]
+    session: Session,
+    bound: BoundGraph,
+    args: Sequence[Any],
+    inputs: list[_Staged],
+    outputs: list[_Staged],
+    recordings: Recordings,
 ) -> None:
     device = session.device
     ends = [(entry.offset, entry.staging, padded(entry.argument.nbytes)) for entry in (*inputs, *outputs)]
     memory = session.memory.buffer(max([bound.scratch_bytes, *(offset + nbytes for offset, _, nbytes in ends)]))
     staging = session.memory.staging(max([0, *(place + nbytes for _, place, nbytes in ends)]))
     mapped = staging.memory.map() + staging.memory_offset
-    spots: list[Spot | None] = [
-        None if not isinstance(arg, ETensor) or arg.nbytes == 0 or arg.device.is_cpu else buffer_of(device, arg)
-        for arg in args
-    ]
-    for entry in (*inputs, *outputs):
-        spots[entry.position] = (memory, entry.offset)
     for entry in inputs:
         ctypes.memmove(mapped + entry.staging, entry.argument.address, entry.argument.nbytes)
     staging.memory.flush()
-    commands = device.commands()
-    commands.begin()
-    _copy(commands, inputs, staging, memory, inward=True)
-    record(commands, device, bound, lambda offset, _: (memory, offset), spots)
-    _copy(commands, outputs, memory, staging, inward=False)
-    commands.host_barrier()
-    commands.end()
-    device.run(commands, None)
+    given = {i: arg for i, arg in enumerate(args) if isinstance(arg, ETensor) and arg.nbytes and not arg.device.is_cpu}
+    keys = {i: key_of(device, arg) for i, arg in given.items()}
+
+    def made() -> Commands:
+        spots: list[Spot | None] = [buffer_of(device, given[i]) if i in given else None for i in range(len(args))]
+        for entry in (*inputs, *outputs):
+            spots[entry.position] = (memory, entry.offset)
+        commands = device.commands()
+        commands.begin(once=False, yields=True)
+        _copy(commands, inputs, staging, memory, inward=True)
+        record(commands, device, bound, lambda offset, _: (memory, offset), spots)
+        _copy(commands, outputs, memory, staging, inward=False)
+        commands.host_barrier()
+        commands.end()
+        return commands
+
+    key = None if None in keys.values() else (id(memory), id(staging), *keys.items())
+    device.run(recorded(recordings, key, made), None)
     staging.memory.invalidate()
     for entry in outputs:
         ctypes.memmove(entry.argument.address, mapped + entry.staging, entry.argument.nbytes)

@@ -10,6 +10,7 @@ import torch
 
 import etarena
 from etarena import vulkan
+from etarena.delegates.vulkan import device_run
 from etarena.delegates.vulkan.session import session_of
 
 DYNAMIC = torch.export.Dim.DYNAMIC
@@ -145,6 +146,30 @@ def test_memory_of_the_device_serves_where_the_arena_cannot(
     monkeypatch.undo()
     again = etarena.load(mixed, vulkan=device).method()
     torch.testing.assert_close(again.execute([x, y])[1], Mixed()(x, y)[1])
+
+
+def test_runs_in_memory_of_the_device_are_recorded_once(
+    device: vulkan.Device, plain: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = session_of(device)
+    monkeypatch.setattr(session, "shares_arena", False)
+    method = etarena.load(plain, vulkan=device).method()
+    for shape in [(4, 6), (4, 6), (1, 3)]:
+        x, y = pair(*shape)
+        torch.testing.assert_close(method.execute([x, y])[0], Plain()(x, y), rtol=1e-4, atol=1e-5)
+    with monkeypatch.context() as patch:
+        patch.setattr(device_run, "record", None)
+        for shape in [(4, 6), (1, 3)]:
+            x, y = pair(*shape)
+            torch.testing.assert_close(method.execute([x, y])[0], Plain()(x, y), rtol=1e-4, atol=1e-5)
+    # Memory that grows is another buffer: what was recorded with the former one gives way at once.
+    before, room = device.core.memory_live, session.memory.nbytes
+    x, y = pair(400, 400)
+    torch.testing.assert_close(method.execute([x, y])[0], Plain()(x, y), rtol=1e-4, atol=1e-5)
+    assert session.memory.nbytes > room
+    assert device.core.memory_live - before <= session.memory.nbytes - room + 3 * 400 * 400 * 4 + 4096
+    x, y = pair(4, 6)
+    torch.testing.assert_close(method.execute([x, y])[0], Plain()(x, y), rtol=1e-4, atol=1e-5)
 
 
 def test_trimmed_arenas_are_imported_again(device: vulkan.Device, mixed: bytes) -> None:
