@@ -29,7 +29,7 @@ class DeviceError(Error, RuntimeError):
 
 
 class PlanError(Error, ValueError):
-    """A plan section is damaged or belongs to another program; the message names the field."""
+    """A plan section is damaged or belongs to another program, or a plan is unsound; names the field or the values."""
 
 
 class SizeOverflowError(Error, OverflowError):

@@ -43,12 +43,13 @@ Every model of `bench/models`, at its middle size, and the networks of `bench/br
 with `memory="static"`, inputs and results in the plan. `ours`, `stock`: bytes planned in KiB by etarena and by
 ExecuTorch's planner (`MemoryPlanningPass`, its default) for the same graph, with the same settings; `bound`: the
 largest sum of bytes alive at one instruction, each buffer rounded up to 16 bytes as both planners do. `smaller`: what
-ours saves. `time`: fastest of several runs of our planning step over the fastest of stock's, run in turn in one
-process. `error`: largest difference of the results of the file with our plan, which the verifier accepts, on the stock
-runtime, from eager PyTorch over their largest magnitude. Models marked `xnnpack` are lowered with the stock
-partitioner; `parts` counts its delegates, `bodies` the graphs of control flow. `no plan`: stock leaves the bodies of a
-`while_loop` without memory. Targets: ours at most 1.01 x bound and never more than stock, at least 25 % smaller for
-five models with bodies or parts, time at most 0.3."""
+ours saves. `time`: fastest of several runs of our planning step over the fastest of stock's, in turn in one process;
+rows that were measured first have medians. A row is that of the model's last run, whichever work ran beside it.
+`error`: largest difference of the results of the file with our plan, which the verifier accepts, on the stock runtime,
+from eager PyTorch over their largest magnitude. Models marked `xnnpack` are lowered with the stock partitioner;
+`parts` counts its delegates, `bodies` the graphs of control flow. `no plan`: stock leaves the bodies of a `while_loop`
+without memory. Targets: ours at most 1.01 x bound and never more than stock, at least 25 % smaller for five models
+with bodies or parts, time at most 0.3."""
 
 
 @dataclass

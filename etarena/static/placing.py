@@ -18,6 +18,8 @@ __all__ = ["PlacedPool", "Request", "place_in_pools"]
 Piece = tuple[int, int]
 SHOWN = 4
 TIGHT_SECONDS = 1.0
+EFFORT = 8
+"""Microseconds a buffer that repair may take: more than at run time, where one is enough."""
 
 
 @dataclass
@@ -124,7 +126,7 @@ def _place(members: Sequence[Request], alignment: int, budget_ns: int) -> Placed
             last.append(end)
         if len(sizes) > at + 1:
             groups.append(range(at, len(sizes)))
-    planner = OffsetPlanner(alignment, budget_ns=budget_ns, thorough=budget_ns > 0)
+    planner = OffsetPlanner(alignment, effort=EFFORT, budget_ns=budget_ns, thorough=budget_ns > 0)
     steps = [alignment] * len(sizes)
     if groups:
         plan = plan_groups(planner, sizes, first, last, groups, alignments=steps)
