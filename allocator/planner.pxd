@@ -41,6 +41,7 @@ cdef class OffsetPlanner:
     cdef int take_order(self, const int32_t* order, int n_order) except -1 nogil
     cdef void sort_by_rule(self, int rule, int start) noexcept nogil
     cdef int attempt(self, int64_t limit) noexcept nogil
+    cdef int64_t unpadded(self, int n, int64_t target, int64_t lower_bound) noexcept nogil
     cdef void search(self, int64_t target) noexcept nogil
     cdef void list_free(self) noexcept nogil
     cdef void repair(self, int64_t target) noexcept nogil

@@ -200,13 +200,24 @@ cdef class OffsetPlanner:
         self.take_order(order, n_order)
         if n_order > 0:
             self.attempt(UNLIMITED)
-        self.search(target)
+        self.search(self.unpadded(n, target, lower_bound[0]))
         self.repair(target)
         if deadline > 0:
             self.refine(lower_bound[0] if self.thorough else target, deadline)
         memcpy(offsets, self.best_offsets, n * sizeof(int64_t))
         peak[0] = self.best_peak
         return 0
+
+    cdef int64_t unpadded(self, int n, int64_t target, int64_t lower_bound) noexcept nogil:
+        """What the rules aim at: where buffers are small it counts that the topmost one needs no padding."""
+        cdef int i
+        cdef int64_t padding = 0
+        cdef int64_t close = lower_bound + lower_bound // 100
+        if target <= close:
+            return target
+        for i in range(n):
+            padding = max(padding, -self.placement.sizes[i] & (self.placement.steps[i] - 1))
+        return min(target, max(target - padding, close))
 
     cdef void search(self, int64_t target) noexcept nogil:
         """Try the rules until one reaches the target."""
