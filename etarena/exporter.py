@@ -1,9 +1,8 @@
 """`export`: from a PyTorch model to a program file whose memory is planned at run time."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import torch
 from executorch.exir.backend.partitioner import Partitioner
@@ -18,9 +17,9 @@ from .devices.placement import Placement
 from .lowering import Watch, lower
 from .oblivious import size_oblivious_tracing
 from .per_method import check_methods
+from .program_file import ProgramFile
 from .quiet import quiet
 from .unbacked import data_dependent_tracing
-from .whole_file import write_whole
 
 if TYPE_CHECKING:
     from .static.exported import StaticModel
@@ -31,49 +30,49 @@ __all__ = ["ExportedModel", "Model", "captured", "checked_methods", "checked_par
 Model: TypeAlias = torch.nn.Module | ExportedProgram
 
 
-class ExportedModel:
-    """A finished program file, made by `export`.
+class ExportedModel(ProgramFile[plan.Method]):
+    """A finished program file whose memory is planned at run time, made by `export`.
 
     Parameters
     ----------
     buffer : bytes
         The file.
-    methods : mapping of str to allocator.plan.Method
+    plans : mapping of str to allocator.plan.Method
         The plan section of each method, as the file has it.
     """
 
-    def __init__(self, buffer: bytes, methods: Mapping[str, plan.Method]) -> None:
-        self._buffer = buffer
-        self._methods = dict(methods)
-
-    @property
-    def buffer(self) -> bytes:
-        """The program file as bytes."""
-        return self._buffer
-
-    @property
-    def method_names(self) -> list[str]:
-        """Names of the methods, sorted."""
-        return sorted(self._methods)
-
-    def plan(self, method: str = "forward") -> plan.Method:
-        """The plan section of a method; KeyError names the methods there are."""
-        if method not in self._methods:
-            raise KeyError(f"no method {method!r}; there are {', '.join(self.method_names)}")
-        return self._methods[method]
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, as a whole or not at all; `write_whole` says what becomes of links and pipes."""
-        write_whole(path, self._buffer)
-
-    def __repr__(self) -> str:
-        methods = ", ".join(
-            f"{name}({', '.join(_input_text(method, item) for item in method.inputs)})"
-            for name, method in sorted(self._methods.items())
-        )
-        return f"ExportedModel({methods}; {len(self._buffer):,} bytes)"
+    def _described(self, name: str, plan: plan.Method) -> str:
+        return f"{name}({', '.join(_input_text(plan, item) for item in plan.inputs)})"
 
 
+@overload
+def export(
+    model: Model | Mapping[str, Any],
+    args: tuple[Any, ...] | None = None,
+    kwargs: dict[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    partitioners: Sequence[Partitioner] | Mapping[str, Sequence[Partitioner]] = (),
+    memory: Literal["runtime"] = "runtime",
+    strict: bool = False,
+    input_devices: Any = None,
+    output_devices: Any = None,
+    copies: str = "insert",
+) -> ExportedModel: ...
+@overload
+def export(
+    model: Model | Mapping[str, Any],
+    args: tuple[Any, ...] | None = None,
+    kwargs: dict[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    partitioners: Sequence[Partitioner] | Mapping[str, Sequence[Partitioner]] = (),
+    memory: 'Literal["static"] | StaticPlanningPass',
+    strict: bool = False,
+    input_devices: Any = None,
+    output_devices: Any = None,
+    copies: str = "insert",
+) -> "StaticModel": ...
 def export(
     model: Model | Mapping[str, Any],
     args: tuple[Any, ...] | None = None,
