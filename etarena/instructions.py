@@ -69,6 +69,8 @@ def _read(call: InstructionArguments, plan: ExecutionPlan, touched: set[int]) ->
     if isinstance(call, KernelCall):
         operator = plan.operators[call.op_index]
         label = f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+        if len(call.args) < _least_arguments(operator.name, operator.overload):
+            raise ExportError(f"method {plan.name!r} calls {label} with {len(call.args)} arguments, which it takes more of")
         aliases = _aliases(operator.name, operator.overload, call.args, plan)
         return Step(label, _tensors(call.args, plan), aliases, writes=_writes(operator, call.args, plan))
     if isinstance(call, DelegateCall):
@@ -124,6 +126,15 @@ def _writes(operator: Operator, arguments: list[int], plan: ExecutionPlan) -> tu
     given = arguments[: len(schema.arguments)]
     read = _tensors([index for position, index in enumerate(given) if position not in results], plan)
     return tuple(index for index in _tensors([given[position] for position in results], plan) if index not in read)
+
+
+@cache
+def _least_arguments(name: str, overload: str) -> int:
+    """Number of arguments that a call of an operator has at least; what the operator returns comes behind them."""
+    if name.startswith(PRIM_NAMESPACE):
+        return 3 if name == PRIM_VIEW else 0
+    (schema,) = _schemas(name, overload)
+    return len(schema.arguments) + (0 if any(one.is_out for one in schema.arguments) else len(schema.returns))
 
 
 @cache
