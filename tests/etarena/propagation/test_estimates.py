@@ -151,5 +151,5 @@ def test_files_that_are_not_what_they_claim(program: bytes, tmp_path: Path) -> N
         sections_of(program[: len(program) - 40])
     with pytest.raises(FileNotFoundError, match="there is no file"):
         program_predictors(tmp_path / "missing.pte")
-    with pytest.raises(etarena.PlanError, match="stock exporter"):
+    with pytest.raises(etarena.InputError, match="fixed when it was exported"):
         program_predictors(program[:8] + b"\0" * 64)
