@@ -70,7 +70,7 @@ def _read(call: InstructionArguments, plan: ExecutionPlan, touched: set[int]) ->
         operator = plan.operators[call.op_index]
         label = f"{operator.name}.{operator.overload}" if operator.overload else operator.name
         if len(call.args) < _least_arguments(operator.name, operator.overload):
-            raise ExportError(f"method {plan.name!r} calls {label} with {len(call.args)} arguments, which it takes more of")
+            raise ExportError(f"method {plan.name!r} calls {label} with {len(call.args)} arguments, but it takes more")
         aliases = _aliases(operator.name, operator.overload, call.args, plan)
         return Step(label, _tensors(call.args, plan), aliases, writes=_writes(operator, call.args, plan))
     if isinstance(call, DelegateCall):

@@ -48,7 +48,9 @@ def _check(plan: ExecutionPlan) -> None:
             named = [item for item in value.val.items if item != NONE]
             _within(plan, f"value {index}", named, plan.values, "values")
             if any(not isinstance(plan.values[item].val, Tensor) for item in named):
-                raise PlanError(f"method {plan.name!r}: value {index} is a list of tensors, and has something else in it")
+                raise PlanError(
+                    f"method {plan.name!r}: value {index} is a list of tensors, and has something else in it"
+                )
     for chain in plan.chains:
         for position, instruction in enumerate(chain.instructions):
             _check_call(plan, f"instruction {position}", instruction.instr_args, len(chain.instructions))
