@@ -122,8 +122,8 @@ def _check_kernels(plan: ExecutionPlan) -> None:
     for delegate in plan.delegates:
         if delegate.id.startswith(OWN_BACKENDS):
             raise ExportError(
-                f"method {plan.name!r}: the backend {delegate.id} is etarena's, and the stock runtime that a static file "
-                "is for does not have it: leave its partitioner out, or plan at run time (memory='runtime')"
+                f"method {plan.name!r}: the backend {delegate.id} is etarena's, and the stock runtime that a static "
+                "file is for lacks it: leave its partitioner out, or plan at run time (memory='runtime')"
             )
     known = {name for name in _get_operator_names() if not name.startswith(OWN_OPERATORS)}
     names = {f"{operator.name}.{operator.overload}".rstrip(".") for operator in plan.operators}
