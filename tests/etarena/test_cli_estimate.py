@@ -125,7 +125,12 @@ def test_maps_that_make_no_sense(models: Path) -> None:
     assert "'9' is no submodule" in failure("estimate", f"{models}:perceptron", "--device-map", "9=cpu")
 
 
-def test_files_that_are_not_what_they_claim(tmp_path: Path) -> None:
+def test_files_that_are_not_what_they_claim(exported: Callable[..., Path], tmp_path: Path) -> None:
+    whole = exported("perceptron").read_bytes()
+    for length in (41, 1000, len(whole) - 1):
+        cut = tmp_path / "cut.pte"
+        cut.write_bytes(whole[:length])
+        assert f"has {length:,} of {len(whole):,} bytes" in failure("estimate", cut)
     path = tmp_path / "model.pte"
     path.write_text("text")
     assert "is no .pte program" in failure("estimate", path)
