@@ -139,7 +139,8 @@ def _least_arguments(name: str, overload: str) -> int:
 
 @cache
 def _schemas(name: str, overload: str) -> list[torch._C.FunctionSchema]:
-    schemas = [schema for schema in torch._C._jit_get_schemas_for_operator(name) if schema.overload_name == overload]
+    known = torch._C._jit_get_schemas_for_operator(name) if "::" in name else []  # torch asks for a namespace
+    schemas = [schema for schema in known if schema.overload_name == overload]
     if not schemas:
         raise ExportError(f"operator {name}.{overload} has no schema, so nothing says which tensors share memory")
     return schemas

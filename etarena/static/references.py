@@ -51,6 +51,9 @@ def _check(plan: ExecutionPlan) -> None:
                 raise PlanError(
                     f"method {plan.name!r}: value {index} is a list of tensors, and has something else in it"
                 )
+    for operator in plan.operators:
+        if not isinstance(operator.name, str) or not isinstance(operator.overload, str):
+            raise PlanError(f"method {plan.name!r}: an operator has no name")
     for chain in plan.chains:
         for position, instruction in enumerate(chain.instructions):
             _check_call(plan, f"instruction {position}", instruction.instr_args, len(chain.instructions))

@@ -301,6 +301,14 @@ def test_the_verifier_names_the_instruction_that_points_nowhere(chosen):
         verify(damaged)
 
 
+@pytest.mark.parametrize("name", [None, "", "aten", "aten:add", "nowhere::add"])
+def test_the_verifier_refuses_operators_without_a_proper_name(chosen, name):
+    damaged = copy.deepcopy(planned(chosen[1], etarena.static_planning_pass()).executorch_program)
+    damaged.execution_plan[0].operators[0].name = name
+    with pytest.raises((PlanError, ExportError), match=r"an operator has no name|has no schema"):
+        verify(damaged)
+
+
 def test_predicates_and_scratch_that_fail_are_named(broken):
     def unsure(candidate):
         raise RuntimeError("no idea")
