@@ -69,6 +69,8 @@ def _read(call: InstructionArguments, plan: ExecutionPlan, touched: set[int]) ->
     if isinstance(call, KernelCall):
         operator = plan.operators[call.op_index]
         label = f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+        if len(call.args) < _least_arguments(operator.name, operator.overload):
+            raise ExportError(f"method {plan.name!r} calls {label} with {len(call.args)} arguments, but it takes more")
         aliases = _aliases(operator.name, operator.overload, call.args, plan)
         return Step(label, _tensors(call.args, plan), aliases, writes=_writes(operator, call.args, plan))
     if isinstance(call, DelegateCall):
@@ -127,8 +129,18 @@ def _writes(operator: Operator, arguments: list[int], plan: ExecutionPlan) -> tu
 
 
 @cache
+def _least_arguments(name: str, overload: str) -> int:
+    """Number of arguments that a call of an operator has at least; what the operator returns comes behind them."""
+    if name.startswith(PRIM_NAMESPACE):
+        return 3 if name == PRIM_VIEW else 0
+    (schema,) = _schemas(name, overload)
+    return len(schema.arguments) + (0 if any(one.is_out for one in schema.arguments) else len(schema.returns))
+
+
+@cache
 def _schemas(name: str, overload: str) -> list[torch._C.FunctionSchema]:
-    schemas = [schema for schema in torch._C._jit_get_schemas_for_operator(name) if schema.overload_name == overload]
+    known = torch._C._jit_get_schemas_for_operator(name) if "::" in name else []  # torch asks for a namespace
+    schemas = [schema for schema in known if schema.overload_name == overload]
     if not schemas:
         raise ExportError(f"operator {name}.{overload} has no schema, so nothing says which tensors share memory")
     return schemas

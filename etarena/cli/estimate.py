@@ -1,6 +1,6 @@
 """``etarena estimate``: the memory of a model at sizes nobody has run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..allocator.errors import Error, InputError
+from ..allocator.errors import Error, InputError, ShapeError
 from ..report.units import bytes_text
 from .command import Answer, Command, step
 from .dynamic import FORMS, dynamic_shapes
@@ -80,7 +80,12 @@ def estimate(
     if not chosen:
         raise click.UsageError(f"there is no method {name!r}, only {', '.join(one.name for one in predictors)}")
     points = swept_sizes(sweeps, list(dict.fromkeys(symbol for one in chosen for symbol in one.symbols)))
-    found, refused = _estimates(chosen, list(shapes), named_sizes(sizes), points)
+    try:
+        found, refused = _estimates(chosen, list(shapes), named_sizes(sizes), points)
+    except ShapeError as error:
+        if Path(model).suffix == ".pte" or dynamic:
+            raise
+        raise ShapeError(f"{error}; sizes that may vary are named with --dynamic, such as --dynamic all") from error
     data: dict[str, Any] = {"model": model, "estimates": list(map(_plain, found))}
     if refused:
         data["refused"] = refused
@@ -107,8 +112,11 @@ def _predictors(model: str, places: dict[str, str] | None, dynamic: Sequence[str
     if Path(model).suffix == ".pte":
         if places or dynamic:
             raise click.UsageError("the devices and sizes of a .pte are fixed: leave --device-map and --dynamic out")
-        with step(f"Reading {model}"):
-            return [*program_predictors(model)]
+        try:
+            with step(f"Reading {model}"):
+                return [*program_predictors(model)]
+        except InputError as error:
+            raise click.UsageError(f"{error}: 'etarena run' says what it takes") from error
     with step(f"Loading {model}"):
         source = load_source(model)
     if dynamic and source.exported:
@@ -222,9 +230,17 @@ def _show(console: Console, data: dict[str, Any]) -> None:
 
 def _row(entry: dict[str, Any], device: dict[str, Any], *, first: bool) -> tuple[str, ...]:
     sizes = ", ".join(f"{name} = {number}" for name, number in entry["sizes"].items()) or "fixed"
-    text: Callable[[int], str] = bytes_text
-    own = (text(device["peak"]), text(device["lower_bound"]), text(device["parameter_bytes"]))
+    own = (_text(device["peak"]), _text(device["lower_bound"]), _text(device["parameter_bytes"], "in the file"))
     if not first:
         return "", "", device["device"], *own, "", "", ""
-    whole = (entry["input_bytes"], entry["output_bytes"], entry["state_bytes"])
-    return entry["method"], sizes, device["device"], *own, *map(text, whole)
+    whole = (
+        _text(entry["input_bytes"]),
+        _text(entry["output_bytes"], "in activations"),
+        _text(entry["state_bytes"], "in parameters"),
+    )
+    return entry["method"], sizes, device["device"], *own, *whole
+
+
+def _text(nbytes: int | None, elsewhere: str = "") -> str:
+    """Bytes as people read them, or where they are counted."""
+    return elsewhere if nbytes is None else bytes_text(nbytes)

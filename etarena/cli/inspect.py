@@ -113,7 +113,7 @@ def _show(console: Console, data: dict[str, Any]) -> None:
     console.print(f"[bold]{escape(data['path'])}[/] ({bytes_text(data['bytes'])})")
     for method in data["methods"]:
         if method["planned"] == "ahead of time":
-            console.print(f"method [bold]{escape(method['name'])}[/]: planned ahead of time by a stock exporter")
+            console.print(f"method [bold]{escape(method['name'])}[/]: planned ahead of time, for the stock runtime")
         else:
             print_method(console, method)
     if "plan" in data:

@@ -20,14 +20,14 @@ class RegionMemory:
         PyTorch.
     lower_bound : int
         Largest sum of bytes live at one instruction.
-    parameter_bytes : int
-        Bytes of parameters and buffers there; 0 for a program, which has them in its file.
+    parameter_bytes : int, optional
+        Bytes of parameters and buffers there; None for a program, which has them in its file.
     """
 
     device: str
     peak: int
     lower_bound: int
-    parameter_bytes: int = 0
+    parameter_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,11 @@ class MethodMemory:
         Number of each symbol.
     regions : tuple of RegionMemory
         One for each device; of a program the arena's activation region first.
-    input_bytes, output_bytes, state_bytes : int
-        Bytes of inputs, results and mutable buffers of a program, which lie outside the regions. Results of eager
-        PyTorch are activations.
+    input_bytes : int
+        Bytes of inputs.
+    output_bytes, state_bytes : int, optional
+        Bytes of results and mutable buffers of a program, which lie outside the regions. None for eager PyTorch, where
+        results are activations, and mutable buffers count as parameters.
     left_out : tuple of str
         What is not counted, because only the runtime knows it: scratch of delegates.
     """
@@ -53,8 +55,8 @@ class MethodMemory:
     sizes: dict[str, int]
     regions: tuple[RegionMemory, ...]
     input_bytes: int = 0
-    output_bytes: int = 0
-    state_bytes: int = 0
+    output_bytes: int | None = None
+    state_bytes: int | None = None
     left_out: tuple[str, ...] = ()
 
     @property

@@ -16,7 +16,7 @@ from .control_flow import plain_control_flow
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .devices import DeviceMap
+    from .devices import DeviceMap, DeviceNames
     from .fake_run import FakeRun
 
 __all__ = ["run_module", "tensors_of"]
@@ -47,7 +47,7 @@ def run_module(
         stack.enter_context(_reparametrize_module(module, state, tie_weights=False))
         stack.enter_context(run.mode)
         stack.enter_context(plain_control_flow())
-        stack.enter_context(_any_cuda())
+        stack.enter_context(_any_device(run.names))
         stack.enter_context(_watched(run, module, arguments.places))
         stack.enter_context(run)
         kept = module(*bound.args, **bound.kwargs)
@@ -111,16 +111,24 @@ def _at_home(run: FakeRun, stack: ExitStack, part: torch.nn.Module, path: str, d
 
 
 @contextmanager
-def _any_cuda() -> Iterator[None]:
-    """Within the block, ``tensor.cuda()`` asks no driver whether there is such a device."""
+def _any_device(names: DeviceNames) -> Iterator[None]:
+    """Within the block, ``tensor.cuda()`` and ``tensor.to(...)`` know the devices of the run, and ask no driver.
+
+    PyTorch asks one for the current device where a device has no number (here it is 0), and gives back the tensor
+    itself if that is where it is.
+    """
+    to_anywhere = torch.Tensor.to
+
+    def known(given: Any) -> Any:
+        device = torch.device(given) if isinstance(given, str) else given
+        return names.replaced(device) if isinstance(device, torch.device) else given
+
+    def to(tensor: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        return to_anywhere(tensor, *map(known, args), **{name: known(option) for name, option in options.items()})
 
     def cuda(tensor: torch.Tensor, device: Any = None, non_blocking: bool = False, **options: Any) -> torch.Tensor:
-        target = (
-            device
-            if isinstance(device, torch.device)
-            else torch.device(device if isinstance(device, str) else f"cuda:{device or 0}")
-        )
-        return tensor.to(target, non_blocking=non_blocking, **options)
+        target = f"cuda:{device or 0}" if device is None or isinstance(device, int) else device
+        return to(tensor, target, non_blocking=non_blocking, **options)
 
-    with mock.patch.object(torch.Tensor, "cuda", cuda):
+    with mock.patch.object(torch.Tensor, "cuda", cuda), mock.patch.object(torch.Tensor, "to", to):
         yield

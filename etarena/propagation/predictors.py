@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..allocator.errors import DeviceError, PlanError, RuntimeFailure
+from ..allocator.errors import DeviceError, InputError, RuntimeFailure
 from .memory import MethodMemory, RegionMemory
 from .sections import SectionEstimator, sections_of
 
@@ -103,11 +103,13 @@ def program_predictors(source: str | os.PathLike[str] | bytes) -> list[SectionEs
     Raises
     ------
     PlanError
-        The file is no program, or has no plan section.
+        The file is no program, or is damaged.
+    InputError
+        The file has no plan section: its memory was planned ahead of time.
     """
     sections = sections_of(source)
     if not sections:
-        raise PlanError("the file was planned ahead of time, by a stock exporter: there is no plan for other shapes")
+        raise InputError("the memory of the file was fixed when it was exported, and is the same for all sizes")
     predictors = [SectionEstimator(section) for section in sections]
     if all(one.is_exact for one in predictors):
         return predictors

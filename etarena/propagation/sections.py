@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from .memory import MethodMemory, RegionMemory
 
 __all__ = ["SectionEstimator", "sections_of"]
 
+HEADER = "<IQQQ"
+"""Of ExecuTorch's extended header, behind its magic: its bytes, those of the program, offset and bytes of segments."""
+SIZED_HEADER = 32
+"""Bytes of a header that says how many bytes the segments have."""
 LARGEST_SIZE = 2**31 - 1
 LARGEST_BYTES = 2**62
 
@@ -35,10 +40,21 @@ def sections_of(source: str | os.PathLike[str] | bytes) -> list[plan.Method]:
     if data[4:8] != b"ET12":
         what = "these bytes are" if isinstance(source, bytes) else f"{os.fspath(source)} is"
         raise PlanError(f"{what} no .pte program of ExecuTorch")
+    _check_whole(data)
     plan.check(data)
     starts = [at - len(MAGIC) for at in digest_positions(data)]
     # What follows a section in the file is no part of it, and is not looked at.
     return [plan.decode(data[at:end]) for at, end in zip(starts, [*starts[1:], len(data)], strict=False)]
+
+
+def _check_whole(data: bytes | mmap.mmap) -> None:
+    """Compare the length of a file with what ExecuTorch's extended header says, so that none of it is missing."""
+    if data[8:12] != b"eh00" or len(data) < 12 + struct.calcsize(HEADER):
+        return
+    nbytes, program, base, segments = struct.unpack_from(HEADER, data, 12)
+    end = max(program, base + segments if nbytes >= SIZED_HEADER else base)
+    if len(data) < end:
+        raise PlanError(f"the file is cut off: it has {len(data):,} of {end:,} bytes")
 
 
 def _mapped(path: Path) -> mmap.mmap | bytes:

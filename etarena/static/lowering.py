@@ -28,6 +28,8 @@ from .verifier import verify
 __all__ = ["lower_static"]
 
 OWN_OPERATORS = "etarena::"
+OWN_BACKENDS = "Etarena"
+"""What the names of backends that come with etarena begin with."""
 
 
 def lower_static(
@@ -40,7 +42,7 @@ def lower_static(
     Raises
     ------
     ExportError
-        A size has no upper bound, or an operator has no stock kernel.
+        A size has no upper bound, an operator has no stock kernel, or a backend is etarena's own.
     PlanError
         The finished program is not what was planned: an error of this package.
     """
@@ -114,9 +116,15 @@ class StartValues(PassBase):
 
 
 def _check_kernels(plan: ExecutionPlan) -> None:
-    """Check that the stock runtime has a kernel for each operator."""
+    """Check that the stock runtime has a kernel for each operator, and no delegate is etarena's own."""
     from executorch.extension.pybindings.portable_lib import _get_operator_names
 
+    for delegate in plan.delegates:
+        if delegate.id.startswith(OWN_BACKENDS):
+            raise ExportError(
+                f"method {plan.name!r}: the backend {delegate.id} is etarena's, and the stock runtime that a static "
+                "file is for lacks it: leave its partitioner out, or plan at run time (memory='runtime')"
+            )
     known = {name for name in _get_operator_names() if not name.startswith(OWN_OPERATORS)}
     names = {f"{operator.name}.{operator.overload}".rstrip(".") for operator in plan.operators}
     missing = sorted(name for name in names if name not in known)

@@ -14,6 +14,8 @@ __all__ = ["Candidate", "Options", "Preference", "ScratchNeeds", "checked_option
 
 LARGEST_ALIGNMENT = 1 << 30
 FIRST_POOL = 1
+LAST_POOL = 1 << 16
+"""Largest memory id: a program lists the bytes of all ids up to the last."""
 ScratchNeeds: TypeAlias = Mapping[str, "int | Callable[[Node], int]"]
 
 
@@ -53,7 +55,7 @@ class Options:
     def choices(self, candidate: Candidate) -> tuple[int, ...]:
         """The pools that a storage may be in, best first."""
         for what, pools in self.prefer:
-            if fnmatchcase(candidate.name, what) if isinstance(what, str) else what(candidate):
+            if fnmatchcase(candidate.name, what) if isinstance(what, str) else _answer(what, candidate):
                 return tuple(pools)
         return tuple(self.pools)
 
@@ -62,10 +64,24 @@ class Options:
         need = self.scratch.get(delegate, 0)
         if isinstance(need, int):
             return need
-        given = need(node)
+        try:
+            given = need(node)
+        except Exception as error:
+            raise InputError(f"scratch of {delegate!r} fails for {node.name!r}: {_text(error)}") from error
         if isinstance(given, bool) or not isinstance(given, int) or given < 0:
             raise InputError(f"scratch of {delegate!r}: expected a number of bytes for {node.name!r}, got {given!r}")
         return given
+
+
+def _answer(predicate: Callable[[Candidate], bool], candidate: Candidate) -> bool:
+    try:
+        return bool(predicate(candidate))
+    except Exception as error:
+        raise InputError(f"prefer: {predicate!r} fails for {candidate.name!r}: {_text(error)}") from error
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def checked_options(alignment: Any, pools: Any, prefer: Any, scratch: Any, budget: Any, verify: Any) -> Options:
@@ -100,12 +116,16 @@ def _checked_pools(pools: Any) -> dict[int, int | None]:
     for pool, nbytes in pools.items():
         if isinstance(pool, bool) or not isinstance(pool, int) or pool < FIRST_POOL:
             raise InputError(f"pools: memory ids are numbers from {FIRST_POOL} (0 is for constants), got {pool!r}")
+        if pool > LAST_POOL:
+            raise InputError(f"pools: memory ids are numbers up to {LAST_POOL}, got {pool}")
         if nbytes is not None and (isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0):
             raise InputError(f"pools: expected bytes or None (unlimited) for memory id {pool}, got {nbytes!r}")
     return dict(sorted(pools.items()))
 
 
 def _checked_preferences(prefer: Any, pools: Mapping[int, int | None]) -> tuple[Preference, ...]:
+    if isinstance(prefer, str) or not isinstance(prefer, Mapping | Sequence):
+        raise InputTypeError(f"prefer: expected a mapping or a sequence of pairs, got {prefer!r}")
     entries = list(prefer.items()) if isinstance(prefer, Mapping) else list(prefer)
     checked = []
     for entry in entries:
@@ -114,6 +134,8 @@ def _checked_preferences(prefer: Any, pools: Mapping[int, int | None]) -> tuple[
         what, ids = entry
         if not (isinstance(what, str) or callable(what)):
             raise InputTypeError(f"prefer: expected a name (with * and ?) or a predicate, got {what!r}")
+        if isinstance(ids, str) or not isinstance(ids, int | Sequence):
+            raise InputTypeError(f"prefer: expected memory ids for {what!r}, got {ids!r}")
         ids = (ids,) if isinstance(ids, int) else tuple(ids)
         unknown = [pool for pool in ids if pool not in pools]
         if not ids or unknown:

@@ -13,6 +13,7 @@ from executorch.exir.schema import ExecutionPlan, Program, Tensor
 
 from ..allocator.errors import InputTypeError, PlanError
 from .machine import Home, Machine, bits
+from .references import check_references
 
 __all__ = ["StaticFault", "find_faults", "verify"]
 
@@ -46,7 +47,9 @@ def verify(program: Source, *, shared_memory: bool = False) -> None:
     ------
     PlanError
         Two values that are needed at one time share bytes, a value is read where nothing put it, or one does not lie
-        within its memory; the message has the first fault and their number.
+        within its memory; the message has the first fault and their number. Or the program is damaged.
+    ExportError
+        An operator is unknown to torch, so that nothing says which of its tensors it writes.
     """
     faults = find_faults(program, shared_memory=shared_memory)
     if faults:
@@ -54,8 +57,19 @@ def verify(program: Source, *, shared_memory: bool = False) -> None:
 
 
 def find_faults(program: Source, *, shared_memory: bool = False) -> list[StaticFault]:
-    """All faults of a program's plan; parameters as for `verify`."""
-    checks = [_Check(plan) for plan in _read(program).execution_plan]
+    """All faults of a program's plan; parameters as for `verify`.
+
+    Raises
+    ------
+    PlanError
+        The program is damaged: no lifetimes can be told.
+    ExportError
+        An operator is unknown to torch, so that nothing says which of its tensors it writes.
+    """
+    methods = _read(program).execution_plan
+    for plan in methods:
+        check_references(plan)
+    checks = [_Check(plan) for plan in methods]
     faults = [fault for check in checks for fault in check.faults()]
     if shared_memory:
         for check in checks:

@@ -21,7 +21,7 @@ def test_a_program_at_a_size_nobody_ran(exported: Callable[..., Path]) -> None:
             "device": "cpu",
             "peak": method.last_run.arena_bytes,
             "lower_bound": method.last_run.lower_bound_bytes,
-            "parameter_bytes": 0,
+            "parameter_bytes": None,  # in the file
         }
     ]
     assert (found["method"], found["sizes"]) == ("forward", {"rows": 321})
@@ -43,6 +43,7 @@ def test_a_model_on_devices(models: Path) -> None:
     assert (cpu["device"], cpu["peak"], cpu["parameter_bytes"]) == ("cpu", 2 * 100 * 8 * 4, (4 * 8 + 8) * 4)
     assert (vulkan["device"], vulkan["peak"]) == ("vulkan:0", 100 * (8 + 3) * 4)
     assert vulkan["parameter_bytes"] == (8 * 3 + 3) * 4
+    assert (found["output_bytes"], found["state_bytes"]) == (None, None)  # among activations and parameters
 
 
 def test_sweeps_and_their_pictures(exported: Callable[..., Path], tmp_path: Path) -> None:
@@ -61,6 +62,24 @@ def test_text_for_people(exported: Callable[..., Path]) -> None:
     assert result.exit_code == 0
     assert "rows = 2" in result.stdout
     assert "lower bound" in result.stdout
+    assert "in the file" in result.stdout  # the parameters
+
+
+def test_a_file_whose_memory_is_fixed(models: Path, tmp_path: Path) -> None:
+    path = tmp_path / "static.pte"
+    etarena_command("export", f"{models}:perceptron", "-o", path, "--memory", "static")
+    assert "fixed when it was exported" in failure("estimate", path, code=2)
+    assert "planned ahead of time, for the stock runtime" in etarena_command("inspect", path).stdout
+
+
+def test_sizes_that_were_not_said_to_vary(tmp_path: Path) -> None:
+    source = tmp_path / "fixed.py"
+    source.write_text("import torch\ndef make():\n    return torch.nn.Linear(4, 3), (torch.ones(2, 4),)\n")
+    for places in ([], ["--device-map", "=cuda:0"]):
+        line = failure("estimate", f"{source}:make", "--shape", "5x4", *places)
+        assert "is 5, but must be 2" in line
+        assert "--dynamic" in line
+        assert answer("estimate", f"{source}:make", "--shape", "5x4", "--dynamic", "all", *places)["estimates"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +125,12 @@ def test_maps_that_make_no_sense(models: Path) -> None:
     assert "'9' is no submodule" in failure("estimate", f"{models}:perceptron", "--device-map", "9=cpu")
 
 
-def test_files_that_are_not_what_they_claim(tmp_path: Path) -> None:
+def test_files_that_are_not_what_they_claim(exported: Callable[..., Path], tmp_path: Path) -> None:
+    whole = exported("perceptron").read_bytes()
+    for length in (41, 1000, len(whole) - 1):
+        cut = tmp_path / "cut.pte"
+        cut.write_bytes(whole[:length])
+        assert f"has {length:,} of {len(whole):,} bytes" in failure("estimate", cut)
     path = tmp_path / "model.pte"
     path.write_text("text")
     assert "is no .pte program" in failure("estimate", path)

@@ -62,6 +62,20 @@ def test_conversions_and_numbers_on_the_cpu() -> None:
     assert not found.copies
 
 
+@pytest.mark.parametrize("name", ["cuda", "cuda:0", "vulkan:0", "mps", "cpu"])
+def test_a_conversion_to_where_a_tensor_is_makes_no_value(name: str) -> None:
+    class There(nn.Module):
+        def forward(self, rows: Tensor) -> tuple[Tensor, ...]:
+            moved = rows.to(name), rows.to(device=torch.device(name)), rows.to(name, torch.float32)
+            return *moved, rows.cuda() if "cuda" in name else rows
+
+    home = {"mps": "metal"}.get(name, name)
+    found = etarena.propagate(There(), (torch.ones(2, 3),), device_map={"rows": home})
+    assert [value.name for value in found.values] == ["rows"]
+    elsewhere = etarena.propagate(There(), (torch.ones(2, 3),), device_map={"rows": "custom64:0"})
+    assert {str(value.device) for value in elsewhere.values[1:]} == {str(etarena.Device(home))}
+
+
 class Meeting(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -47,9 +47,13 @@ def test_predictions_are_what_runs_take(program: bytes) -> None:
     for _ in range(20):
         h, w, n = (generator.randint(1, 60) for _ in range(3))
         found = estimator.memory(estimator.sizes_for([(1, 3, h, w), (n, 4)]))
-        method.execute([torch.randn(1, 3, h, w), torch.randn(n, 4)])
-        run = method.last_run
         (region,) = found.regions
+        method.execute([torch.randn(1, 3, h, w), torch.randn(n, 4)])
+        # A method that planned other sizes before begins with their order, and may stop at another good plan.
+        assert abs(region.peak - method.last_run.arena_bytes) <= method.last_run.arena_bytes / 100
+        fresh = etarena.load(program).method("forward")
+        fresh.execute([torch.randn(1, 3, h, w), torch.randn(n, 4)])
+        run = fresh.last_run
         assert (region.device, region.peak, region.lower_bound) == ("cpu", run.arena_bytes, run.lower_bound_bytes)
         assert (found.output_bytes, found.state_bytes) == (run.output_bytes, run.state_bytes)
         assert found.input_bytes == 4 * (3 * h * w + 4 * n)
@@ -151,5 +155,5 @@ def test_files_that_are_not_what_they_claim(program: bytes, tmp_path: Path) -> N
         sections_of(program[: len(program) - 40])
     with pytest.raises(FileNotFoundError, match="there is no file"):
         program_predictors(tmp_path / "missing.pte")
-    with pytest.raises(etarena.PlanError, match="stock exporter"):
+    with pytest.raises(etarena.InputError, match="fixed when it was exported"):
         program_predictors(program[:8] + b"\0" * 64)

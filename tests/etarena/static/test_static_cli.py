@@ -27,3 +27,10 @@ def test_export_refuses_to_explain_or_to_fix_what_has_no_bound(models: Path, tmp
     assert done.exit_code == 1
     assert "rows has no upper bound" in done.stderr
     assert not path.exists()
+
+
+def test_export_refuses_the_backend_that_the_stock_runtime_lacks(models: Path, tmp_path: Path) -> None:
+    path = tmp_path / "static.pte"
+    done = etarena_command("export", f"{models}:perceptron", "-o", path, "--memory", "static", "--backend", "vulkan")
+    assert (done.exit_code, "the backend EtarenaVulkan is etarena's" in done.stderr) == (1, True)
+    assert not path.exists()

@@ -1,6 +1,7 @@
 """What can be decided about a static plan, and what makes no sense."""
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -261,6 +262,63 @@ def test_the_verifier_refuses_what_is_no_program():
         verify("model.pte")
 
 
+def numbers(part):
+    """Every number of a program, as what holds it and its key."""
+    keys = range(len(part)) if isinstance(part, list) else [f.name for f in dataclasses.fields(part)]
+    for key in keys:
+        value = part[key] if isinstance(part, list) else getattr(part, key)
+        if isinstance(value, int):
+            yield part, key
+        elif isinstance(value, list) or dataclasses.is_dataclass(value):
+            yield from numbers(value)
+
+
+def test_the_verifier_survives_any_number_in_a_damaged_program(chosen):
+    sound = planned(chosen[1], etarena.static_planning_pass()).executorch_program
+    count = len(list(numbers(sound.execution_plan)))
+    refused = 0
+    for wrong in (-1, -5, 1 << 31):
+        for which in range(count):
+            damaged = copy.deepcopy(sound)
+            part, key = list(numbers(damaged.execution_plan))[which]
+            if isinstance(part, list):
+                part[key] = wrong
+            else:
+                setattr(part, key, wrong)
+            try:
+                verify(damaged)
+            except PlanError:
+                refused += 1
+    assert refused > count
+
+
+def test_the_verifier_names_the_instruction_that_points_nowhere(chosen):
+    damaged = copy.deepcopy(planned(chosen[1], etarena.static_planning_pass()).executorch_program)
+    (plan,) = damaged.execution_plan
+    at, call = next((at, one.instr_args) for at, one in enumerate(plan.chains[0].instructions))
+    call.args[-1] = len(plan.values)
+    with pytest.raises(PlanError, match=f"'forward': instruction {at} names number {len(plan.values)} of its "):
+        verify(damaged)
+
+
+@pytest.mark.parametrize("name", [None, "", "aten", "aten:add", "nowhere::add"])
+def test_the_verifier_refuses_operators_without_a_proper_name(chosen, name):
+    damaged = copy.deepcopy(planned(chosen[1], etarena.static_planning_pass()).executorch_program)
+    damaged.execution_plan[0].operators[0].name = name
+    with pytest.raises((PlanError, ExportError), match=r"an operator has no name|has no schema"):
+        verify(damaged)
+
+
+def test_predicates_and_scratch_that_fail_are_named(broken):
+    def unsure(candidate):
+        raise RuntimeError("no idea")
+
+    with pytest.raises(InputError, match=r"prefer: .*unsure.* fails for '\w+': RuntimeError: no idea"):
+        planned(broken[1], etarena.static_planning_pass(prefer=[(unsure, [1])]))
+    with pytest.raises(InputError, match=r"scratch of 'XnnpackBackend' fails for .*RuntimeError: no idea"):
+        planned(broken[1], etarena.static_planning_pass(scratch={"XnnpackBackend": unsure}))
+
+
 BAD = {
     "alignment of 24": ({"alignment": 24}, InputError, "power of two"),
     "alignment of 0": ({"alignment": 0}, InputError, "power of two"),
@@ -272,6 +330,10 @@ BAD = {
     "preference for a pool there is not": ({"prefer": {"a": [2]}}, InputError, "memory id 2; pools has 1"),
     "preference for nothing": ({"prefer": {"a": []}}, InputError, "memory id none"),
     "preference without pools": ({"prefer": ["a"]}, InputTypeError, "pairs"),
+    "preferences as a number": ({"prefer": 5}, InputTypeError, "sequence of pairs"),
+    "preferences in words": ({"prefer": "conv"}, InputTypeError, "sequence of pairs"),
+    "preference for half a pool": ({"prefer": {"a": 1.5}}, InputTypeError, "memory ids for 'a', got 1.5"),
+    "pool of a billion": ({"pools": {10**9: None}}, InputError, "up to 65536"),
     "preference by number": ({"prefer": [(3, [1])]}, InputTypeError, "a name"),
     "negative scratch": ({"scratch": {"XnnpackBackend": -1}}, InputError, "expected bytes or a function"),
     "scratch without a delegate": ({"scratch": {7: 1}}, InputTypeError, "named by their id"),
