@@ -14,10 +14,10 @@ from .allocator.sizes import Opcode
 from .capture import Capture, capture_model, capture_program, first_lines
 from .devices.arguments import placements
 from .devices.placement import Placement
+from .exported_file import ExportedFile
 from .lowering import Watch, lower
 from .oblivious import size_oblivious_tracing
 from .per_method import check_methods
-from .program_file import ProgramFile
 from .quiet import quiet
 from .unbacked import data_dependent_tracing
 
@@ -30,7 +30,7 @@ __all__ = ["ExportedModel", "Model", "captured", "checked_methods", "checked_par
 Model: TypeAlias = torch.nn.Module | ExportedProgram
 
 
-class ExportedModel(ProgramFile[plan.Method]):
+class ExportedModel(ExportedFile[plan.Method]):
     """A finished program file whose memory is planned at run time, made by `export`.
 
     Parameters

@@ -18,12 +18,20 @@ if TYPE_CHECKING:
 __all__ = ["CONSTRAINED", "WHOLE"]
 
 
+def forget_modules(command: build_py) -> None:
+    """Remove what an earlier build collected: a module that is gone must not go into the next wheel."""
+    if not command.editable_mode:
+        for path in Path(command.build_lib).rglob("*.py*"):
+            path.unlink()
+
+
 class BuildPackages(build_py):
     """Compiled shaders are data of a package: they must be there before its files are collected."""
 
     def run(self) -> None:
         """Compile them, then as always."""
         compile_shaders()
+        forget_modules(self)
         super().run()
 
 
@@ -49,6 +57,7 @@ class BuildAheadOfTime(build_py):
 
     def run(self) -> None:
         """As always, and a small module in place of each that is joined with others."""
+        forget_modules(self)
         super().run()
         if self.editable_mode:
             return

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from etarena import allocator
 from etarena.allocator import errors
 from scripts.build_backend import RUN_TIME_REQUIRES, get_requires_for_build_wheel
 from scripts.build_commands import BuildPlanningModule
-from scripts.constrained_build import JOINED, VARIABLE, is_left_out, with_run_time_planning
+from scripts.constrained_build import FOLDER, JOINED, VARIABLE, is_left_out, with_run_time_planning
 from scripts.join_modules import join_modules, public_names, stand_in
 
 ROOT = Path(__file__).parent.parent
@@ -56,6 +57,9 @@ def run_time_modules(names: list[str]) -> list[str]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the build without run-time planning is installed alone."""
     folder = tmp_path_factory.mktemp("constrained")
+    collected = ROOT / FOLDER / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}" / "etarena"
+    collected.mkdir(parents=True, exist_ok=True)
+    (collected / "gone.py").write_text("an earlier build had this module\n")
     install(build_wheel(folder), folder / "site")
     return folder / "site"
 
@@ -73,6 +77,7 @@ def test_the_wheel_has_no_source_and_no_data_of_run_time(site: Path) -> None:
     modules = [".".join(path.relative_to(site).with_suffix("").parts) for path in (site / "etarena").rglob("*.py")]
     assert len(modules) > 50
     assert not run_time_modules(modules)
+    assert "etarena.gone" not in modules
 
 
 def test_planning_ahead_of_time_works_and_loads_nothing_of_run_time(site: Path) -> None:

@@ -1,12 +1,12 @@
 """What `export(memory="static")` returns."""
 
-from ..program_file import ProgramFile
+from ..exported_file import ExportedFile
 from .plan import StaticPlan
 
 __all__ = ["StaticModel"]
 
 
-class StaticModel(ProgramFile[StaticPlan]):
+class StaticModel(ExportedFile[StaticPlan]):
     """A finished program file whose offsets are fixed, made by `export` with ``memory="static"``.
 
     Parameters

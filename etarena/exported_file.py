@@ -6,12 +6,12 @@ from typing import Generic, TypeVar
 
 from .whole_file import write_whole
 
-__all__ = ["ProgramFile"]
+__all__ = ["ExportedFile"]
 
 PlanT = TypeVar("PlanT")
 
 
-class ProgramFile(Generic[PlanT]):
+class ExportedFile(Generic[PlanT]):
     """A finished program file.
 
     Parameters
