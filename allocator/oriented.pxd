@@ -7,6 +7,7 @@ cdef extern from "orientation.h" nogil:
     ctypedef struct Orientation:
         int32_t n
         int32_t* order
+        int32_t* events
         int32_t* start
         int32_t* below
 
@@ -32,6 +33,9 @@ cdef class OrientedPlanner:
     # As OffsetPlanner.plan.
     cdef int plan(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last, const int32_t* order,
                   int n_order, int64_t* offsets, int64_t* peak, int64_t* lower_bound) except -1 nogil
+    # The same for the lifetimes planned last, if a replay is good enough: False, and nothing is planned, if none is.
+    cdef bint replay_again(self, int n, const int64_t* sizes, int64_t* offsets, int64_t* peak,
+                           int64_t* lower_bound) except -1 nogil
     cdef void forget(self) noexcept nogil
     cdef bint replay(self, const int64_t* sizes, int64_t* offsets, int64_t* peak, int64_t* lower_bound) noexcept nogil
     cdef int remember(self, const int64_t* sizes, const int64_t* offsets, int64_t peak) except -1 nogil

@@ -21,6 +21,7 @@ cdef extern from "orientation.h" nogil:
     void forget_orientation(Orientation* orientation)
     bint orient(Orientation* orientation, int32_t n, const int32_t* first, const int32_t* last, int32_t positions,
                 const int64_t* sizes, const int64_t* offsets)
+    int64_t most_live(const Orientation* orientation, const int64_t* sizes)
     int64_t replay_orientation(const Orientation* orientation, const int64_t* sizes, const int64_t* steps,
                                int64_t limit, int64_t* ends, int64_t* offsets)
 
@@ -110,16 +111,20 @@ cdef class OrientedPlanner:
 
     cdef int plan(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last, const int32_t* order,
                   int n_order, int64_t* offsets, int64_t* peak, int64_t* lower_bound) except -1 nogil:
-        self.replayed = False
         if n > 0 and self.count > 0:
             self.planner.lifetimes.learn(n, first, last)
-            if self.planner.lifetimes.version == self.lifetimes:
-                self.planner.placement.begin(n, sizes)
-                self.replayed = self.replay(sizes, offsets, peak, lower_bound)
-        if not self.replayed:
+        if not self.replay_again(n, sizes, offsets, peak, lower_bound):
             self.planner.plan(n, sizes, first, last, order, n_order, offsets, peak, lower_bound)
             self.remember(sizes, offsets, peak[0])
         return 0
+
+    cdef bint replay_again(self, int n, const int64_t* sizes, int64_t* offsets, int64_t* peak,
+                           int64_t* lower_bound) except -1 nogil:
+        self.replayed = False
+        if n > 0 and self.count > 0 and self.planner.lifetimes.version == self.lifetimes:
+            self.planner.placement.begin(n, sizes)
+            self.replayed = self.replay(sizes, offsets, peak, lower_bound)
+        return self.replayed
 
     cdef void forget(self) noexcept nogil:
         cdef int k
@@ -130,11 +135,15 @@ cdef class OrientedPlanner:
     cdef bint replay(self, const int64_t* sizes, int64_t* offsets, int64_t* peak, int64_t* lower_bound) noexcept nogil:
         """Try what is known; the planner knows these lifetimes and the alignment of these sizes."""
         cdef int64_t target
-        cdef int k
-        self.planner.lifetimes.bound(sizes, self.planner.placement.steps, lower_bound, &target)
+        cdef int64_t* steps = self.planner.placement.steps
+        cdef int i, k
+        for i in range(self.planner.lifetimes.n):
+            self.ends[i] = (sizes[i] + steps[i] - 1) & -steps[i]
+        lower_bound[0] = most_live(&self.known[0].orientation, sizes)
+        target = most_live(&self.known[0].orientation, self.ends)
         for k in range(self.count):
             peak[0] = replay_orientation(
-                &self.known[k].orientation, sizes, self.planner.placement.steps,
+                &self.known[k].orientation, sizes, steps,
                 target + <int64_t>(target * max(SLACK, self.known[k].excess)) + 1, self.ends, offsets,
             )
             if peak[0] >= 0:

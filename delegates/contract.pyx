@@ -30,7 +30,10 @@ cdef class ScratchUser:
         return None
 
     cdef int ask(self, const vector[Argument]& arguments) except -1:
-        """Ask once after the load what is wanted of the arguments; a size that is not known yet is -1."""
+        """Ask once after the load what is wanted of the arguments; a size that is not known yet is -1.
+
+        All later calls give the same arguments, whose sizes have changed where they are now.
+        """
         return 0
 
     cdef int64_t alignment_wish(self, size_t argument) noexcept:

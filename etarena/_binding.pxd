@@ -92,7 +92,8 @@ cdef class ShapeBinder:
     cdef vector[int32_t] grows          # of each value: which of these it is the memory of; -1 for all others
     cdef int state_start                # where their lengths begin in the key
     cdef vector[int64_t] last_sizes     # bytes of the planned buffers of the last plan, and that plan
-    cdef BoundShape last_plan
+    cdef BoundShape last_plan           # for methods with growing states alone
+    cdef bint same_lifetimes            # as in the last plan
     cdef readonly bint in_stages        # data tells some sizes while the method runs
     cdef vector[uint8_t] told           # of each symbol: whether data tells it
     cdef vector[int32_t] bounded        # of each dimension: register with its bound until it is told; -1

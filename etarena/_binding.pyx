@@ -290,13 +290,14 @@ cdef class ShapeBinder:
     cdef int place(self, BoundShape bound) except -1:
         """Offsets of the planned buffers."""
         cdef int i, count = self.buffers()
+        cdef bint caches = self.growing.size() > 0 and not self.in_stages
         cdef vector[int64_t] sizes
         sizes.resize(max(count, 1))
         bound.offsets.resize(max(count, 1))
         for i in range(count):
             sizes[i] = self.bytes_of(bound, i)
         # Only caches became longer: the plan stays.
-        if not self.in_stages and self.last_plan is not None and sizes == self.last_sizes:
+        if caches and self.last_plan is not None and sizes == self.last_sizes:
             bound.offsets, bound.peak = self.last_plan.offsets, self.last_plan.peak
             bound.lower_bound = self.last_plan.lower_bound
             return 0
@@ -309,12 +310,16 @@ cdef class ShapeBinder:
                     count, sizes.data(), self.first.data(), self.last.data(), self.crossing.data(),
                     <int> self.crossing.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
                 )
-            else:
+            elif not self.same_lifetimes or not self.oriented.replay_again(
+                count, sizes.data(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
+            ):
                 self.oriented.plan(
                     count, sizes.data(), self.first.data(), self.last.data(), self.preferred.data(),
                     <int> self.preferred.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
                 )
-        self.last_plan, self.last_sizes = bound, sizes
+        self.same_lifetimes = not self.in_stages
+        if caches:
+            self.last_plan, self.last_sizes = bound, sizes
         return 0
 
     cdef int use_scratch(self, DelegateScratch scratch) except -1:
@@ -325,7 +330,7 @@ cdef class ShapeBinder:
         for i in range(scratch.count()):
             self.first.push_back(scratch.instruction[i])
             self.last.push_back(scratch.instruction[i] + 1)
-        self.scratch, self.last_plan = scratch, None
+        self.scratch, self.last_plan, self.same_lifetimes = scratch, None, False
         return 0
 
     cdef int buffers(self) noexcept:

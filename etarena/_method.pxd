@@ -30,6 +30,7 @@ cdef class PlannedMethod:
     cdef readonly size_t cached_bytes
     cdef readonly size_t cache_limit
     cdef readonly bint anytime            # improve plans that are used again, in the background
+    cdef bint keeps_plans                 # other plans than the one in use
     cdef BoundShape current               # what the native tensors are bound to; None when they must be bound anew
     cdef vector[int64_t] current_key
     cdef vector[char*] addresses          # of every value at the last rebind

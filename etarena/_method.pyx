@@ -123,8 +123,8 @@ cdef class PlannedMethod:
             self.stages = StagedRun(
                 self.binder, self.native, self.writer, self.arena, self.devices, self.labels, self.cache_limit // 2
             )
-        self.current = None
-        self.failed = False
+        self.keeps_plans = self.cache_limit > 0 or self.anytime or self.stages is not None
+        self.current, self.failed = None, False
         return 0
 
     def _check_nothing_is_missing(self):
@@ -271,16 +271,18 @@ cdef class PlannedMethod:
         self.last_cached = True
         if self.current is not None and memcmp(self.reader.key.data(), self.current_key.data(), nbytes) == 0:
             return self.better_plan(self.current) if self.anytime else self.current
-        key = (<char*> self.reader.key.data())[:nbytes]
-        found = self.cache.get(key)
-        if found is not None:
-            self.cache.move_to_end(key)
-            return self.better_plan(<BoundShape> found) if self.anytime else <BoundShape> found
+        if self.keeps_plans:
+            key = (<char*> self.reader.key.data())[:nbytes]
+            found = self.cache.get(key)
+            if found is not None:
+                self.cache.move_to_end(key)
+                return self.better_plan(<BoundShape> found) if self.anytime else <BoundShape> found
         self.last_cached = False
         bound = self.binder.bind(self.reader.key.data())
-        self.cache[key] = bound
-        self.cached_bytes += bound.footprint()
-        self.keep_within_limit()
+        if self.keeps_plans:
+            self.cache[key] = bound
+            self.cached_bytes += bound.footprint()
+            self.keep_within_limit()
         return bound
 
     cdef int keep_within_limit(self) except -1:

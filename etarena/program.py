@@ -58,6 +58,7 @@ def load(
         Where activations and results live; by default one arena for the whole process.
     plan_cache
         Bytes that each method may keep of plans for shapes seen before (default 4 MiB); the least recently used go.
+        With 0 it keeps the one in use alone.
     anytime
         Improve the plan of a shape that comes again, in a thread of its own for up to ten seconds, as long as it is
         above the lower bound; a better one takes its place between two runs (default False).

@@ -14,9 +14,10 @@
 
 typedef struct {
   int32_t n;
-  int32_t* order; /* buffers from the bottom up; owns the memory of all three */
-  int32_t* start; /* of each position in the order: where its list begins; one more at the end */
-  int32_t* below; /* positions in the order of what lies directly below */
+  int32_t* order;  /* buffers from the bottom up; owns the memory of all four */
+  int32_t* events; /* 2 n: i where buffer i begins to live, ~i where it ends; ends come first where both happen */
+  int32_t* start;  /* of each position in the order: where its list begins; one more at the end */
+  int32_t* below;  /* positions in the order of what lies directly below */
 } Orientation;
 
 typedef struct {
@@ -56,13 +57,47 @@ static inline void read_skyline(Orientation* orientation, const int32_t* first, 
   orientation->start[orientation->n] = count;
 }
 
+/* Sorts the beginnings and ends of the lives by counting; `next` has room for positions + 1 numbers. */
+static inline void list_events(Orientation* orientation, const int32_t* first, const int32_t* last, int32_t positions,
+                               int32_t* next) {
+  const int32_t n = orientation->n;
+  int32_t total = 0;
+  memset(next, 0, ((size_t)positions + 1) * sizeof(int32_t));
+  for (int32_t i = 0; i < n; ++i) {
+    ++next[first[i]];
+    ++next[last[i]];
+  }
+  for (int32_t p = 0; p <= positions; ++p) {
+    const int32_t here = next[p];
+    next[p] = total;
+    total += here;
+  }
+  for (int32_t i = 0; i < n; ++i) orientation->events[next[last[i]]++] = ~i;
+  for (int32_t i = 0; i < n; ++i) orientation->events[next[first[i]]++] = i;
+}
+
+/* The largest sum of what lives at once, in bytes: no plan is smaller. */
+static inline int64_t most_live(const Orientation* orientation, const int64_t* sizes) {
+  int64_t live = 0, most = 0;
+  for (int32_t e = 0; e < 2 * orientation->n; ++e) {
+    const int32_t event = orientation->events[e];
+    if (event < 0) {
+      live -= sizes[~event];
+    } else {
+      live += sizes[event];
+      if (live > most) most = live;
+    }
+  }
+  return most;
+}
+
 /* Reads the orientation of a plan, in which empty buffers have no place: they go to the top, where they are in nobody's
  * way. Buffer i lives at positions 0 <= first[i] <= p < last[i] <= positions. False if there is no memory; the
  * orientation is empty then. */
 static inline bool orient(Orientation* orientation, int32_t n, const int32_t* first, const int32_t* last,
                           int32_t positions, const int64_t* sizes, const int64_t* offsets) {
   const size_t count = (size_t)n;
-  int32_t* const memory = (int32_t*)malloc((6 * count + 1) * sizeof(int32_t));
+  int32_t* const memory = (int32_t*)malloc((8 * count + 1) * sizeof(int32_t));
   int32_t* const scratch = (int32_t*)malloc((count + (size_t)positions + 1) * sizeof(int32_t));
   OrientedOffset* const sorted = (OrientedOffset*)malloc((count + 1) * sizeof(OrientedOffset));
   const bool done = memory != NULL && scratch != NULL && sorted != NULL;
@@ -70,14 +105,16 @@ static inline bool orient(Orientation* orientation, int32_t n, const int32_t* fi
   if (done) {
     orientation->n = n;
     orientation->order = memory;
-    orientation->start = memory + count;
-    orientation->below = memory + 2 * count + 1;
+    orientation->events = memory + count;
+    orientation->start = memory + 3 * count;
+    orientation->below = memory + 4 * count + 1;
     for (int32_t i = 0; i < n; ++i) {
       sorted[i].offset = sizes[i] == 0 ? INT64_MAX : offsets[i];
       sorted[i].buffer = i;
     }
     qsort(sorted, count, sizeof(OrientedOffset), compare_oriented);
     for (int32_t k = 0; k < n; ++k) orientation->order[k] = sorted[k].buffer;
+    list_events(orientation, first, last, positions, scratch);
     read_skyline(orientation, first, last, positions, scratch, scratch + positions);
   } else {
     free(memory);

@@ -1,7 +1,7 @@
 # distutils: language = c++
 """XNNPACK runtimes of a method that is being loaded, and the scratch they use."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
@@ -14,14 +14,14 @@ __all__ = ["Runtime", "begin_capture", "end_capture", "held_by_others", "is_acti
 cdef extern from "scratch.h" namespace "etarena::xnnpack" nogil:
     bint active()
     void c_begin_capture "etarena::xnnpack::begin_capture"()
-    size_t MOST_DIMS "etarena::xnnpack::kMaxDims"
     vector[shared_ptr[KnownRuntime]] c_end_capture "etarena::xnnpack::end_capture"()
     vector[unsigned int] inputs_of(const shared_ptr[KnownRuntime]& known)
-    int c_measure "etarena::xnnpack::measure"(
-        const shared_ptr[KnownRuntime]& known, const InputSizes* inputs, size_t* nbytes)
+    void read_sizes_from(const shared_ptr[KnownRuntime]& known, const vector[vector[const int32_t*]]& sources)
+    vector[vector[int32_t]] sizes_of(const shared_ptr[KnownRuntime]& known)
+    int c_measure "etarena::xnnpack::measure"(const shared_ptr[KnownRuntime]& known, size_t* nbytes)
     void c_leave "etarena::xnnpack::leave"(const shared_ptr[KnownRuntime]& known)
     int c_place "etarena::xnnpack::place"(
-        const shared_ptr[KnownRuntime]& known, const InputSizes* inputs, char* address, size_t nbytes)
+        const shared_ptr[KnownRuntime]& known, char* address, size_t nbytes)
 
 cdef extern from "others.h" namespace "etarena::xnnpack" nogil:
     cppclass Held:
@@ -43,39 +43,35 @@ STATUS = {
 cdef class Runtime(ScratchUser):
     """The runtime behind one XNNPACK delegate; valid as long as the native method that owns the delegate."""
 
-    cdef int take(self, const vector[Argument]& arguments) except -1:
-        """Note the sizes of the inputs, in the order in which they lie in memory."""
+    cdef int ask(self, const vector[Argument]& arguments) except -1:
+        """Note where the sizes of the inputs will be, in the order in which they lie in memory; nothing is wanted."""
+        cdef vector[unsigned int] ids = inputs_of(self.handle)
+        cdef vector[vector[const int32_t*]] sources
         cdef size_t i
         cdef int d
-        cdef const Argument* argument
-        cdef InputSizes* sizes
-        for i in range(self.ids.size()):
-            if self.ids[i] >= arguments.size():
-                raise RuntimeFailure(f"XNNPACK wants input {self.ids[i]} of {arguments.size()} arguments")
-            argument = &arguments[self.ids[i]]
-            sizes = &self.inputs[i]
-            sizes.rank = argument.rank
-            for d in range(min(argument.rank, <int> MOST_DIMS)):
-                sizes.dims[d] = argument.sizes[argument.dim_order[d]]
+        sources.resize(ids.size())
+        for i in range(ids.size()):
+            if ids[i] >= arguments.size():
+                raise RuntimeFailure(f"XNNPACK wants input {ids[i]} of {arguments.size()} arguments")
+            for d in range(arguments[ids[i]].rank):
+                sources[i].push_back(&arguments[ids[i]].sizes[arguments[ids[i]].dim_order[d]])
+        read_sizes_from(self.handle, sources)
         return 0
 
     cdef int64_t measure(self, const vector[Argument]& arguments) except -1:
         """As the contract says; shapes that XNNPACK refuses need nothing, because the call itself will fail."""
         cdef size_t nbytes = 0
         cdef int status
-        self.take(arguments)
-        with nogil:
-            status = c_measure(self.handle, self.inputs.data(), &nbytes)
+        # With the GIL: letting go of it takes longer than many a reshape.
+        status = c_measure(self.handle, &nbytes)
         self.refused = status != 0
         return 0 if self.refused else <int64_t> nbytes
 
     cdef int place(self, const vector[Argument]& arguments, char* address, int64_t nbytes) except -1:
         cdef int status
-        self.take(arguments)
         if nbytes == 0 and self.refused:
             return 0
-        with nogil:
-            status = c_place(self.handle, self.inputs.data(), address, <size_t> nbytes)
+        status = c_place(self.handle, address, <size_t> nbytes)
         if status != 0:
             raise self.failure(status)
         return 0
@@ -87,11 +83,7 @@ cdef class Runtime(ScratchUser):
 
     cdef object failure(self, int status):
         """Say which shapes XNNPACK refused, and why."""
-        cdef size_t i, d
-        shapes = ", ".join(
-            str([self.inputs[i].dims[d] for d in range(min(self.inputs[i].rank, MOST_DIMS))])
-            for i in range(self.inputs.size())
-        )
+        shapes = ", ".join(map(str, sizes_of(self.handle)))
         reason = STATUS.get(status, f"status {status}")
         kind = ArenaFullError if status == 6 else RuntimeFailure
         return kind(f"XNNPACK cannot run a delegate with inputs of shapes {shapes}: {reason}")
@@ -137,7 +129,5 @@ def end_capture() -> list[Runtime | None]:
             continue
         runtime = Runtime.__new__(Runtime)
         runtime.backend, runtime.handle = "XnnpackBackend", made[i]
-        runtime.ids = inputs_of(runtime.handle)
-        runtime.inputs.resize(runtime.ids.size())
         found.append(runtime)
     return found

@@ -205,6 +205,16 @@ class TestPlans:
         assert method.last_run.plan_ns == 0
         assert method.cached_plans == 2
 
+    def test_a_cache_of_no_bytes_keeps_the_plan_in_use_alone(self, exported, model):
+        method = etarena.load(exported.buffer, etarena.Arena(1 << 32), plan_cache=0).method()
+        for n in (5, 6, 5):
+            x = torch.randn(n, 4)
+            assert_same(method.execute([x])[0], model(x)[0])
+            assert not method.last_run.plan_cached
+            method.execute([x])
+            assert method.last_run.plan_cached
+        assert method.cached_plans == 0
+
     def test_cache_is_bounded_by_bytes(self, exported):
         method = etarena.load(exported.buffer, etarena.Arena(1 << 32), plan_cache=4000).method()
         for n in range(1, 200):

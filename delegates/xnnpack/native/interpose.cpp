@@ -25,20 +25,32 @@
 
 namespace etarena::xnnpack {
 
+struct Input {
+  uint32_t id = 0;
+  uint32_t rank = 0;                     // from here on as the plan has it
+  const int32_t* source[kMaxDims] = {};  // where its sizes are, if `rank` is not too large
+  size_t told_rank = SIZE_MAX;           // what XNNPACK was told last; nothing yet
+  size_t told[kMaxDims] = {};
+
+  bool is_told(size_t other_rank, const size_t* dims) const {
+    return told_rank == other_rank && memcmp(told, dims, other_rank * sizeof(size_t)) == 0;
+  }
+};
+
 struct Runtime {
+  // What a new shape needs comes first, in few cache lines: it is not in the cache when a new shape comes.
   RuntimeObject* object = nullptr;  // nullptr once it is no longer ours
   Workspace* workspace = nullptr;
-  std::vector<uint32_t> ids;       // of the inputs
-  std::vector<int32_t> position;   // of each id among these; -1
-  std::vector<InputSizes> inputs;  // as XNNPACK was told last
-  std::vector<uint32_t> inner;     // values in scratch
+  std::vector<Input> inputs;
+  std::vector<uint32_t> inner;  // values in scratch
   char* address = nullptr;
   size_t room = 0;
-  size_t wanted = 0;      // bytes of scratch for `inputs`
-  bool reshaped = false;  // operators know `inputs`
+  size_t wanted = 0;      // bytes of scratch for what XNNPACK was told
+  bool reshaped = false;  // operators know that
   bool measured = false;  // and `wanted` is theirs
   bool planned = false;   // and their scratch lies at `address`
   Layout layout;
+  std::vector<int32_t> position;  // of each id among the inputs; -1
 
   void forget_plan() { measured = planned = false; }
 };
@@ -127,17 +139,21 @@ int tell(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
   return kSuccess;
 }
 
-// The same, unless it knows them.
+// The same, unless it knows them. The rank is at most kMaxDims.
+int reshape_input(Runtime* known, size_t position, size_t rank, const size_t* dims) {
+  Input& input = known->inputs[position];
+  if (input.is_told(rank, dims)) return kSuccess;
+  const int status = tell(known, input.id, rank, dims);
+  if (status != kSuccess) return status;
+  input.told_rank = rank;
+  std::copy_n(dims, rank, input.told);
+  return kSuccess;
+}
+
 int reshape_value(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
   const int32_t position = id < known->position.size() ? known->position[id] : -1;
-  if (position < 0 || rank > kMaxDims) return tell(known, id, rank, dims);
-  InputSizes& input = known->inputs[position];
-  if (input.rank == rank && memcmp(input.dims, dims, rank * sizeof(size_t)) == 0) return kSuccess;
-  const int status = tell(known, id, rank, dims);
-  if (status != kSuccess) return status;
-  input = InputSizes{rank, {}};
-  std::copy_n(dims, rank, input.dims);
-  return kSuccess;
+  return position < 0 || rank > kMaxDims ? tell(known, id, rank, dims)
+                                         : reshape_input(known, static_cast<size_t>(position), rank, dims);
 }
 
 // Whether a new runtime has the layout that we write to.
@@ -225,12 +241,14 @@ int plan(Runtime* known) {
   return status;
 }
 
-int set_inputs(Runtime* known, const InputSizes* inputs) {
-  const size_t count = known->inputs.size();
-  if (memcmp(known->inputs.data(), inputs, count * sizeof(InputSizes)) == 0) return kSuccess;
-  for (size_t i = 0; i < count; ++i) {
-    if (inputs[i].rank > kMaxDims) return kInvalidParameter;
-    const int status = reshape_value(known, known->ids[i], inputs[i].rank, inputs[i].dims);
+// Tells XNNPACK the sizes as they are at their sources.
+int set_inputs(Runtime* known) {
+  for (size_t i = 0; i < known->inputs.size(); ++i) {
+    const Input& input = known->inputs[i];
+    if (input.rank > kMaxDims) return kInvalidParameter;
+    size_t dims[kMaxDims];
+    for (size_t d = 0; d < input.rank; ++d) dims[d] = static_cast<size_t>(*input.source[d]);
+    const int status = reshape_input(known, i, input.rank, dims);
     if (status != kSuccess) return status;
   }
   return kSuccess;
@@ -253,8 +271,8 @@ Handle describe(RuntimeObject* object, Workspace* workspace, const std::vector<u
   const Handle known = std::make_shared<Runtime>();
   known->object = object;
   known->workspace = workspace;
-  known->ids = inputs;
-  known->inputs.assign(inputs.size(), InputSizes{SIZE_MAX, {}});  // like no input
+  known->inputs.resize(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) known->inputs[i].id = inputs[i];
   known->position.assign(object->n_values, -1);
   for (size_t i = 0; i < inputs.size(); ++i) known->position[inputs[i]] = static_cast<int32_t>(i);
   for (uint32_t id = 0; id < object->n_values; ++id) {
@@ -291,26 +309,46 @@ std::vector<Handle> end_capture() {
   return made;
 }
 
-std::vector<uint32_t> inputs_of(const Handle& known) { return known->ids; }
+std::vector<uint32_t> inputs_of(const Handle& known) {
+  std::vector<uint32_t> ids;
+  for (const Input& input : known->inputs) ids.push_back(input.id);
+  return ids;
+}
+
+void read_sizes_from(const Handle& known, const std::vector<std::vector<const int32_t*>>& sources) {
+  for (size_t i = 0; i < known->inputs.size() && i < sources.size(); ++i) {
+    known->inputs[i].rank = static_cast<uint32_t>(sources[i].size());
+    std::copy_n(sources[i].begin(), std::min(sources[i].size(), kMaxDims), known->inputs[i].source);
+  }
+}
+
+std::vector<std::vector<int32_t>> sizes_of(const Handle& known) {
+  std::vector<std::vector<int32_t>> sizes;
+  for (const Input& input : known->inputs) {
+    sizes.emplace_back();
+    for (size_t d = 0; d < std::min<size_t>(input.rank, kMaxDims); ++d) sizes.back().push_back(*input.source[d]);
+  }
+  return sizes;
+}
 
 void leave(const Handle& known) {
   if (known->object != nullptr) remove(known->object);
 }
 
-int measure(const Handle& handle, const InputSizes* inputs, size_t* nbytes) {
+int measure(const Handle& handle, size_t* nbytes) {
   Runtime* const known = handle.get();
   *nbytes = 0;
   if (known->object == nullptr) return kInvalidState;
-  int status = set_inputs(known, inputs);
+  int status = set_inputs(known);
   if (status == kSuccess) status = reshape(known);
   if (status == kSuccess) status = needed(known, nbytes);
   return status;
 }
 
-int place(const Handle& handle, const InputSizes* inputs, char* address, size_t nbytes) {
+int place(const Handle& handle, char* address, size_t nbytes) {
   Runtime* const known = handle.get();
   if (known->object == nullptr) return kInvalidState;
-  int status = set_inputs(known, inputs);
+  int status = set_inputs(known);
   if (status != kSuccess) return status;
   if (known->address != address || known->room != nbytes) known->planned = false;
   known->address = address;

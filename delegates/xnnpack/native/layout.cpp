@@ -13,7 +13,7 @@ bool in_scratch(const Value& value) { return value.type != kInvalidType && value
 struct Moment {
   std::vector<int64_t> sizes;         // of each item, in bytes, rounded as XNNPACK does
   std::vector<int64_t> buffer_sizes;  // and of each buffer
-  std::vector<int64_t> steps, ends, change;
+  std::vector<int64_t> steps, ends;
   std::vector<int64_t> read;  // offsets in XNNPACK's plan
 };
 
@@ -157,18 +157,6 @@ void Layout::take_buffer_sizes(const Plan& plan) const {
   for (size_t i = 0; i < plan.n_buffers; ++i) here.buffer_sizes.push_back(here.sizes[plan.item[i]]);
 }
 
-int64_t Layout::most_live(const Plan& plan, size_t operators) const {
-  Moment& here = moment();
-  here.change.assign(operators + 1, 0);
-  for (size_t i = 0; i < plan.n_buffers; ++i) {
-    here.change[plan.first[i]] += here.buffer_sizes[i];
-    here.change[plan.last[i]] -= here.buffer_sizes[i];
-  }
-  int64_t live = 0, most = 0;
-  for (const int64_t change : here.change) most = std::max(most, live += change);
-  return most;
-}
-
 void Layout::learn(const RuntimeObject& runtime, const char* base, size_t nbytes) {
   if (!listed_) foreign_ = !list(runtime);
   listed_ = true;
@@ -179,10 +167,10 @@ void Layout::learn(const RuntimeObject& runtime, const char* base, size_t nbytes
   take_buffer_sizes(plan);
   foreign_ = !is_possible(plan) || peak(plan) + static_cast<int64_t>(kBeyond) != static_cast<int64_t>(nbytes);
   if (foreign_) return;
-  const auto most = static_cast<double>(most_live(plan, runtime.n_operators));
-  plan.excess = static_cast<double>(peak(plan)) / most - 1;
+  const std::vector<int64_t>& sizes = moment().buffer_sizes;
   if (orient(&plan.orientation, static_cast<int32_t>(plan.n_buffers), plan.first, plan.last,
-             static_cast<int32_t>(runtime.n_operators), moment().buffer_sizes.data(), moment().read.data())) {
+             static_cast<int32_t>(runtime.n_operators), sizes.data(), moment().read.data())) {
+    plan.excess = static_cast<double>(peak(plan)) / static_cast<double>(most_live(&plan.orientation, sizes.data())) - 1;
     plans_.push_back(std::move(plan));
   }
 }
@@ -210,7 +198,7 @@ bool Layout::measure(const RuntimeObject& runtime, size_t* nbytes) {
     here.steps.assign(plan.n_buffers, kRounding);
     here.ends.resize(plan.n_buffers);
     offsets_.resize(plan.n_buffers);
-    const auto most = static_cast<double>(most_live(plan, runtime.n_operators));
+    const auto most = static_cast<double>(most_live(&plan.orientation, here.buffer_sizes.data()));
     const int64_t found =
         replay_orientation(&plan.orientation, here.buffer_sizes.data(), here.steps.data(),
                            static_cast<int64_t>(most * (1 + plan.excess)) + 1, here.ends.data(), offsets_.data());

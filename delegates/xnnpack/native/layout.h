@@ -73,7 +73,6 @@ class Layout {
   bool suits(const RuntimeObject& runtime, const Plan& plan) const;
   int64_t peak(const Plan& plan) const;
   void take_buffer_sizes(const Plan& plan) const;
-  int64_t most_live(const Plan& plan, size_t operators) const;
 
   bool listed_ = false;
   bool foreign_ = false;

@@ -10,12 +10,6 @@
 
 namespace etarena::xnnpack {
 
-// Sizes of one input of a delegate, in memory order; 0 behind the last.
-struct InputSizes {
-  size_t rank;
-  size_t dims[kMaxDims];
-};
-
 // A runtime that is ours, until XNNPACK deletes it.
 struct Runtime;
 using Handle = std::shared_ptr<Runtime>;
@@ -28,15 +22,20 @@ bool active();
 void begin_capture();
 std::vector<Handle> end_capture();
 
-// External ids of a runtime's inputs, which are positions among the delegate's arguments. Sizes are given in this
-// order.
+// External ids of a runtime's inputs, which are positions among the delegate's arguments.
 std::vector<uint32_t> inputs_of(const Handle& known);
 
-// Reshapes the runtime and says how many bytes of scratch it wants; a Status.
-int measure(const Handle& known, const InputSizes* inputs, size_t* nbytes);
+// Says where the sizes of the inputs, in that order, are read from now on: each in memory order.
+void read_sizes_from(const Handle& known, const std::vector<std::vector<const int32_t*>>& sources);
 
-// Gives the runtime its scratch for these sizes; `nbytes` is what `measure` said or more. A Status.
-int place(const Handle& known, const InputSizes* inputs, char* address, size_t nbytes);
+// The sizes of the inputs as they are there.
+std::vector<std::vector<int32_t>> sizes_of(const Handle& known);
+
+// Reshapes the runtime for those sizes and says how many bytes of scratch it wants; a Status.
+int measure(const Handle& known, size_t* nbytes);
+
+// Gives the runtime its scratch for those sizes; `nbytes` is what `measure` said or more. A Status.
+int place(const Handle& known, char* address, size_t nbytes);
 
 // Leaves the runtime's workspace to XNNPACK again.
 void leave(const Handle& known);
