@@ -7,7 +7,7 @@ import pytest
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
-from executorch.exir.schema import DeviceType, Tensor
+from executorch.exir.schema import DeviceType, Program, Tensor
 from torch import nn
 from torch.export import export
 from torch.fx import GraphModule
@@ -260,6 +260,9 @@ def test_the_verifier_refuses_what_is_no_program():
         verify(b"not a program")
     with pytest.raises(InputTypeError, match=r"expected an ExecuTorch Program or the bytes of a \.pte file, got str"):
         verify("model.pte")
+    for methods in ([], None):  # None is what a damaged file gives
+        with pytest.raises(PlanError, match="no method"):
+            verify(Program(0, methods, [], [], [], [], []))
 
 
 def numbers(part):
