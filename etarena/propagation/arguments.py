@@ -156,8 +156,9 @@ class Arguments:
         return self._sizes[dim.name]
 
     def _derived(self, where: str, dim: Any, root: Any, example: int) -> Any:
-        base = next((n for n in range(example * 4 + 2) if dim.fn(n) == example), None)
-        if base is None:
+        offset = dim.fn(0)  # derived sizes are linear in the one that they come from
+        base, rest = divmod(example - offset, dim.fn(1) - offset)
+        if rest or base < 0:
             raise InputError(f"{where} is {example} in the example, which is not {dim.__name__} for any size")
         return dim.fn(self._size(where, _Dim(root.__name__, root), base))
 

@@ -1,6 +1,7 @@
 """Static files on the stock runtime: equal to eager whichever way is taken, and found sound by the verifier alone."""
 
 import copy
+import os
 import subprocess
 import sys
 
@@ -105,6 +106,10 @@ def test_a_static_file_has_no_trace_of_etarena(static):
 def test_a_file_is_saved_and_described(static, tmp_path):
     static.save(tmp_path / "model.pte")
     assert (tmp_path / "model.pte").read_bytes() == static.buffer
+    os.chmod(tmp_path / "model.pte", 0o600)
+    static.save(tmp_path / "model.pte")
+    assert (tmp_path / "model.pte").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["model.pte"]
     assert static.method_names == sorted(MODELS)
     with pytest.raises(KeyError, match="no method 'forward'; there are consecutive"):
         static.plan()
