@@ -11,7 +11,8 @@ __all__ = ["write_whole"]
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file. It appears under its name only once it is complete; an older one is replaced.
 
-    The permissions of an older one stay. A symbolic link stays, and what it points at is written; a pipe or a device is written to, never replaced.
+    The permissions of an older one stay. A symbolic link stays, and what it points at is written; a pipe or a device is
+    written to, never replaced.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
