@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from .exact import ExactSearch
-from .groups import found_plan, leaders_of, pin_whole_groups
+from .groups import found_plan, leaders_of, pin_whole_groups, split_alignment
 from .offsets import plan_offsets
 from .planner import Plan
 
@@ -72,13 +72,13 @@ class AnytimePlanner:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._search = ExactSearch()
-        steps = None if isinstance(alignment, int) else alignment
+        common, steps = split_alignment(alignment)
         self._searchable = self.plan.peak > self.plan.lower_bound and self._search.load(
             sizes,
             first,
             last,
-            alignment if isinstance(alignment, int) else 64,
-            pinned=pinned,
+            common,
+            pinned=self._pinned,
             leader=leader,
             alignments=steps,
         )

@@ -62,8 +62,14 @@ def find_faults(
     -------
     list of Fault
         Empty if the plan is sound. Empty buffers need no room and overlap nothing.
+
+    Raises
+    ------
+    ValueError
+        What was asked makes no sense: lists of different lengths, an alignment below 1, an unknown buffer in a group.
     """
     pinned = pinned or {}
+    _check_asked(len(sizes), first, last, alignment, groups or ())
     if len(offsets) != len(sizes):
         return [Fault(FaultKind.LENGTH, (), f"{len(offsets)} offsets for {len(sizes)} buffers")]
     steps = [
@@ -106,7 +112,10 @@ def verify(
     pinned: Mapping[int, int] | None = None,
     groups: Sequence[Sequence[int]] | None = None,
 ) -> None:
-    """Raise PlanError with the first fault of a plan, if it has any; arguments as for `plan_offsets`."""
+    """Raise PlanError with the first fault of a plan, if it has any.
+
+    Arguments as for `plan_offsets`, other errors as for `find_faults`.
+    """
     faults = find_faults(
         plan.offsets,
         plan.peak,
@@ -120,6 +129,25 @@ def verify(
     )
     if faults:
         raise PlanError(f"{faults[0].kind}: {faults[0].message} ({len(faults)} faults in all)")
+
+
+def _check_asked(
+    n: int,
+    first: Sequence[int],
+    last: Sequence[int],
+    alignment: int | Sequence[int],
+    groups: Sequence[Sequence[int]],
+) -> None:
+    steps = [alignment] if isinstance(alignment, int) else alignment
+    counts = {len(first), len(last), n if isinstance(alignment, int) else len(steps)}
+    if counts != {n}:
+        raise ValueError(f"{n} sizes, but another number of first or last positions or alignments")
+    if any(step < 1 for step in steps):
+        raise ValueError(f"alignment {min(steps)} is below 1")
+    for group in groups:
+        for i in group:
+            if not 0 <= i < n:
+                raise ValueError(f"groups: buffer {i} is not one of {n} buffers")
 
 
 def _faults_of_one(i: int, offset: int, size: int, peak: int, step: int, pinned: Mapping[int, int]) -> list[Fault]:

@@ -5,11 +5,17 @@ from collections.abc import Mapping, Sequence
 from .exact import ExactSearch
 from .planner import OffsetPlanner, Plan
 
-__all__ = ["found_plan", "leaders_of", "pin_whole_groups", "plan_groups", "storage_bytes"]
+__all__ = ["found_plan", "leaders_of", "pin_whole_groups", "plan_groups", "split_alignment", "storage_bytes"]
 
+DEFAULT_ALIGNMENT = 64
 QUICK_NODES = 2000
 QUICK_NS = 5_000_000
 FOUND = 1
+
+
+def split_alignment(alignment: int | Sequence[int]) -> tuple[int, Sequence[int] | None]:
+    """The planner's alignment, and one for each buffer where they have their own."""
+    return (alignment, None) if isinstance(alignment, int) else (DEFAULT_ALIGNMENT, alignment)
 
 
 def plan_groups(
@@ -23,7 +29,7 @@ def plan_groups(
     order: Sequence[int] | None = None,
     alignments: Sequence[int] | None = None,
 ) -> Plan:
-    """Plan offsets as `plan_offsets` does for buffers of which some must share their offset.
+    """Plan offsets as `plan_offsets` does for buffers of which some may have to share their offset.
 
     Groups are planned as if they had no gaps first, then placed in the order found with their gaps open to others, and
     then improved by exact search: as the planner's budget says, or for some milliseconds if it has none and an effort
@@ -35,9 +41,10 @@ def plan_groups(
         A group names an unknown buffer or one of another group, or members are pinned to different offsets; also what
         `plan_offsets` refuses.
     """
-    pinned = dict(pinned or {})
+    if not groups:
+        return planner.find(sizes, first, last, pinned=pinned, order=order, alignments=alignments)
     leader = leaders_of(groups, len(sizes))
-    pinned = pin_whole_groups(leader, pinned)
+    pinned = pin_whole_groups(leader, dict(pinned or {}))
     steps = alignments and _common_alignments(alignments, sizes, leader)
     whole = planner.find(*_without_gaps(sizes, first, last, leader), pinned=pinned, order=order, alignments=steps)
     search = ExactSearch()

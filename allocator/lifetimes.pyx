@@ -80,6 +80,7 @@ cdef class Lifetimes:
         if n == self.n and (n == 0 or memcmp(first, self.first, nbytes) == 0 and memcmp(last, self.last, nbytes) == 0):
             return 0
         self.n = 0
+        self.version += 1
         for i in range(n):
             if first[i] >= last[i]:
                 raise_empty(i, first[i], last[i])
@@ -88,7 +89,6 @@ cdef class Lifetimes:
         memcpy(self.first, first, nbytes)
         memcpy(self.last, last, nbytes)
         self.n = n
-        self.version += 1
         self.sort_positions()
         self.rank()
         if self.list_overlaps() != 0:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from .errors import ArenaFullError
 from .exact import ExactSearch
-from .groups import found_plan, leaders_of, pin_whole_groups, plan_groups, storage_bytes
+from .groups import found_plan, leaders_of, pin_whole_groups, plan_groups, split_alignment, storage_bytes
 from .planner import OffsetPlanner, Plan
 from .rules import RULES
 
@@ -68,17 +68,15 @@ def plan_offsets(
     SizeOverflowError
         The sizes have more than 2**61 bytes together, or a number does not fit.
     """
-    alignments = None if isinstance(alignment, int) else alignment
+    common, alignments = split_alignment(alignment)
     planner = OffsetPlanner(
-        alignment if isinstance(alignment, int) else 64,
+        common,
         effort=1 if effort == "export" else effort,
         rules=rules,
         budget_ns=budget_ns or (EXPORT_BUDGET if effort == "export" else 0),
         thorough=effort == "export",
     )
-    if groups:
-        return plan_groups(planner, sizes, first, last, groups, pinned=pinned, order=order, alignments=alignments)
-    return planner.find(sizes, first, last, pinned=pinned, order=order, alignments=alignments)
+    return plan_groups(planner, sizes, first, last, groups or (), pinned=pinned, order=order, alignments=alignments)
 
 
 def plan_exact(
@@ -123,17 +121,14 @@ def plan_exact(
     if min(timeout, max_nodes, 0 if capacity is None else capacity) < 0:
         raise ValueError(f"capacity {capacity}, timeout {timeout} or max_nodes {max_nodes} is negative")
     limit = int(min(timeout, 1e9) * 1e9)
-    alignments = None if isinstance(alignment, int) else alignment
+    common, alignments = split_alignment(alignment)
     planner = OffsetPlanner(
-        alignment if isinstance(alignment, int) else 64,
+        common,
         budget_ns=limit if capacity is None else 0,
         max_nodes=min(max_nodes, UNLIMITED),
         thorough=True,
     )
-    if groups:
-        plan = plan_groups(planner, sizes, first, last, groups, pinned=pinned, alignments=alignments)
-    else:
-        plan = planner.find(sizes, first, last, pinned=pinned, alignments=alignments)
+    plan = plan_groups(planner, sizes, first, last, groups or (), pinned=pinned, alignments=alignments)
     if capacity is None or plan.peak <= capacity:
         return plan
     search = ExactSearch()

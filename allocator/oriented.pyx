@@ -5,13 +5,13 @@ A plan orders the buffers that live at the same time from the bottom up, and tha
 as plans that are searched for do; otherwise there is a search, whose result is one more order to try.
 """
 
+from cpython.array cimport array
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free
 
+from .arrays cimport int32s, int64s
 from .lifetimes cimport grow
-from .planner cimport OffsetPlanner
-
-from array import array
+from .planner cimport OffsetPlanner, as_array
 
 from .planner import Plan
 
@@ -60,53 +60,55 @@ cdef class OrientedPlanner:
         ValueError
             Bad buffers or a bad order.
         SizeOverflowError
-            The sum of the sizes does not fit.
+            A number or the sum of the sizes does not fit.
         """
         cdef int n = len(sizes)
+        cdef int n_order = len(order)
         cdef int64_t peak = 0, lower_bound = 0
         if not len(first) == len(last) == n:
             raise ValueError(f"{n} sizes, {len(first)} first and {len(last)} last positions; expected as many of each")
-        cdef int64_t[::1] size_array = array("q", [*sizes, 0])
-        cdef int32_t[::1] first_array = array("i", [*first, 0])
-        cdef int32_t[::1] last_array = array("i", [*last, 0])
-        cdef int32_t[::1] order_array = array("i", [*order, 0])
-        cdef int64_t[::1] offsets = array("q", bytes(8 * (n + 1)))
-        cdef int n_order = len(order)
+        cdef array size_array = as_array("q", "sizes", sizes, n)
+        cdef array first_array = as_array("i", "first", first, n)
+        cdef array last_array = as_array("i", "last", last, n)
+        cdef array order_array = as_array("i", "order", order, n_order)
+        cdef array offsets = array("q", bytes(8 * (n + 1)))
         with nogil:
-            self.plan(n, &size_array[0], &first_array[0], &last_array[0], &order_array[0], n_order, &offsets[0], &peak,
-                      &lower_bound)
-        found = [offsets[i] for i in range(n)]
+            self.plan(n, int64s(size_array), int32s(first_array), int32s(last_array), int32s(order_array), n_order,
+                      int64s(offsets), &peak, &lower_bound)
+        found = offsets.tolist()[:n]
         placed = sorted(range(n), key=found.__getitem__)
         return Plan(found, peak, lower_bound, placed, "replayed" if self.replayed else "searched")
 
     def replays(self, sizes: Sequence[int]) -> list[Plan]:
         """Plans for these sizes by every order that is kept, the oldest first, be they good or bad.
 
+        None once the planner has met other lifetimes, in a call of its own or in one that failed.
+
         Raises
         ------
         ValueError
             Not as many sizes as there are lifetimes, or a negative one.
         SizeOverflowError
-            The sum of the sizes does not fit.
+            A size or the sum of them does not fit.
         """
         cdef int k, n = self.planner.lifetimes.n
         cdef int64_t peak, lower_bound, target
-        if self.count == 0:
+        if self.count == 0 or self.planner.lifetimes.version != self.lifetimes:
             return []
         if len(sizes) != n:
             raise ValueError(f"{len(sizes)} sizes for {n} lifetimes")
-        cdef int64_t[::1] size_array = array("q", [*sizes, 0])
-        cdef int64_t[::1] offsets = array("q", bytes(8 * (n + 1)))
-        self.planner.placement.begin(n, &size_array[0])
-        self.planner.lifetimes.bound(&size_array[0], self.planner.placement.steps, &lower_bound, &target)
+        cdef array size_array = as_array("q", "sizes", sizes, n)
+        cdef array offsets = array("q", bytes(8 * (n + 1)))
+        self.planner.placement.begin(n, int64s(size_array))
+        self.planner.lifetimes.bound(int64s(size_array), self.planner.placement.steps, &lower_bound, &target)
         plans = []
         for k in range(self.count):
             peak = replay_orientation(
-                &self.known[k].orientation, &size_array[0], self.planner.placement.steps, UNLIMITED, self.ends,
-                &offsets[0],
+                &self.known[k].orientation, int64s(size_array), self.planner.placement.steps, UNLIMITED, self.ends,
+                int64s(offsets),
             )
             order = [self.known[k].orientation.order[i] for i in range(n)]
-            plans.append(Plan([offsets[i] for i in range(n)], peak, lower_bound, order, "replayed"))
+            plans.append(Plan(offsets.tolist()[:n], peak, lower_bound, order, "replayed"))
         return plans
 
     cdef int plan(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last, const int32_t* order,

@@ -1,8 +1,14 @@
+from cpython.array cimport array
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from .exact cimport ExactSearch
 from .lifetimes cimport Key, Lifetimes
 from .placement cimport Placement
+
+
+# The n numbers as an array of type "q" or "i" with one more element at the end. ValueError, SizeOverflowError: they are
+# not n numbers of that type; `name` says which of the caller's they are.
+cdef array as_array(str code, str name, values, int n)
 
 
 cdef class OffsetPlanner:

@@ -9,7 +9,6 @@ a run of some models replaces theirs, and the table has all of them.
 """
 
 import argparse
-import json
 import resource
 import sys
 import time
@@ -20,9 +19,8 @@ from typing import Any
 
 from bench.machine import describe
 from bench.models import MODELS
-from bench.rows import keep_rows, last_line, printed
+from bench.rows import keep_rows, measured_apart, printed
 from bench.sections import table, write_sections
-from etarena.allocator.errors import Error
 
 __all__ = ["LARGEST_ERROR", "Row", "cover", "error_of", "section"]
 
@@ -142,10 +140,7 @@ def error_of(got: Any, wanted: Any) -> float:
 
 def apart(name: str) -> Row:
     """Run `cover` in another process; a crash, too much time or too much memory is a failure of the row."""
-    try:
-        return Row(**json.loads(last_line("bench.coverage", "--one", name, seconds=SECONDS)))
-    except Error as error:
-        return Row(name, MODELS[name].family, failure=str(error))
+    return measured_apart(Row(name, MODELS[name].family), "bench.coverage", "--one", name, seconds=SECONDS)
 
 
 def section(rows: Sequence[Row]) -> str:

@@ -9,7 +9,6 @@ the rows are kept in out/propagation.json: a run of some models replaces theirs.
 """
 
 import argparse
-import json
 import logging
 import random
 import resource
@@ -22,7 +21,7 @@ from typing import Any
 
 from bench.machine import describe
 from bench.models import MODELS
-from bench.rows import keep_rows, last_line, printed
+from bench.rows import keep_rows, measured_apart, printed
 from bench.sections import table, write_sections
 from etarena.allocator.errors import Error
 
@@ -215,10 +214,7 @@ def _propagate_large(row: Row) -> None:
 
 def apart(name: str) -> Row:
     """`measure` in a process of its own."""
-    try:
-        return Row(**json.loads(last_line("bench.propagation", "--one", name, seconds=SECONDS)))
-    except Error as error:
-        return Row(name, failure=str(error))
+    return measured_apart(Row(name), "bench.propagation", "--one", name, seconds=SECONDS)
 
 
 def section(rows: Sequence[Row]) -> str:

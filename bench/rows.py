@@ -4,13 +4,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from etarena.allocator.errors import Error
 
-__all__ = ["keep_rows", "last_line", "printed"]
+__all__ = ["keep_rows", "last_line", "measured_apart", "printed"]
 
 Row = TypeVar("Row")
 """A dataclass whose fields JSON can say."""
@@ -70,3 +70,19 @@ def last_line(module: str, *arguments: str, seconds: float) -> str:
         last = next(reversed(done.stderr.strip().splitlines()), "")
         raise Error(f"the process ended with {done.returncode}: {last}")
     return lines[-1]
+
+
+def measured_apart(row: Row, module: str, *arguments: str, seconds: float) -> Row:
+    """The row that a module prints in a process of its own.
+
+    Parameters
+    ----------
+    row : Row
+        What there is without it; a crash, an error or too much time is its `failure`.
+    module, arguments, seconds
+        As for `last_line`.
+    """
+    try:
+        return type(row)(**json.loads(last_line(module, *arguments, seconds=seconds)))
+    except Error as error:
+        return replace(row, failure=str(error))  # type: ignore[type-var]

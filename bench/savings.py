@@ -10,7 +10,6 @@ out/savings.json: a run of some models replaces theirs, and the table has all of
 
 import argparse
 import copy
-import json
 import logging
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,11 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etarena.allocator.errors import Error
-
 from .machine import describe
 from .models import MODELS
-from .rows import keep_rows, last_line, printed
+from .rows import keep_rows, last_line, measured_apart, printed
 from .sections import table, write_sections
 
 __all__ = ["CASES", "Row", "keep", "measure", "section"]
@@ -193,7 +190,7 @@ def _measure_stock(row: Row, module: Any, inputs: tuple[Any, ...], example: tupl
     with tempfile.TemporaryDirectory() as folder:
         torch.save(list(inputs), Path(folder, "inputs.pt"))
         Path(folder, "model.pte").write_bytes(complete.buffer)
-        row.workspace = int(_in_a_process("--workspace", folder))
+        row.workspace = int(last_line("bench.savings", "--workspace", folder, seconds=SECONDS))
 
 
 def workspace(folder: Path) -> int:
@@ -218,14 +215,8 @@ def _difference(got: Any, wanted: Any) -> float:
 
 def apart(name: str, sizes: str) -> Row:
     """`measure` in a process of its own."""
-    try:
-        return Row(**json.loads(_in_a_process("--one", name, sizes)))
-    except Error as error:
-        return Row(name, " x ".join(map(str, CASES[name])), sizes, failure=str(error))
-
-
-def _in_a_process(*arguments: str) -> str:
-    return last_line("bench.savings", *arguments, seconds=SECONDS)
+    row = Row(name, " x ".join(map(str, CASES[name])), sizes)
+    return measured_apart(row, "bench.savings", "--one", name, sizes, seconds=SECONDS)
 
 
 def section(rows: Sequence[Row]) -> str:

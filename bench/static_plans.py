@@ -9,7 +9,6 @@ partitioner. The rows are kept in out/static_plans.json: a run of some models re
 """
 
 import argparse
-import json
 import logging
 import sys
 import time
@@ -20,13 +19,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from etarena.allocator.errors import Error
-
 from .branching import BRANCHING
 from .coverage import LARGEST_ERROR, error_of
 from .machine import describe
 from .models import MODELS
-from .rows import keep_rows, last_line, printed
+from .rows import keep_rows, measured_apart, printed
 from .sections import table, write_sections
 
 __all__ = ["Row", "keep", "measure", "section"]
@@ -202,10 +199,7 @@ def _forget(modules: Sequence[Any]) -> None:
 
 def apart(name: str, backend: str) -> Row:
     """`measure` in a process of its own."""
-    try:
-        return Row(**json.loads(last_line("bench.static_plans", "--one", name, backend, seconds=SECONDS)))
-    except Error as error:
-        return Row(name, backend, failure=str(error))
+    return measured_apart(Row(name, backend), "bench.static_plans", "--one", name, backend, seconds=SECONDS)
 
 
 def section(rows: Sequence[Row]) -> str:

@@ -9,7 +9,6 @@ out/vulkan_models.json: a run of some models replaces theirs.
 
 import argparse
 import gc
-import json
 import logging
 import sys
 from collections import Counter
@@ -21,9 +20,8 @@ from typing import Any
 from bench.coverage import LARGEST_ERROR, error_of
 from bench.machine import describe
 from bench.models import MODELS
-from bench.rows import keep_rows, last_line, printed
+from bench.rows import keep_rows, measured_apart, printed
 from bench.sections import table, write_sections
-from etarena.allocator.errors import Error
 
 __all__ = ["MIXED", "WAYS", "Row", "cover", "instructions_left", "lowered"]
 
@@ -186,10 +184,8 @@ def _scratch_ratio() -> float:
 
 def apart(name: str, way: str) -> Row:
     """Run `cover` in another process; a crash or too much time is a failure of the row."""
-    try:
-        return Row(**json.loads(last_line("bench.vulkan_models", "--one", f"{name}/{way}", seconds=SECONDS)))
-    except Error as error:
-        return Row(name, way, 0, 0, {}, failure=str(error))
+    row = Row(name, way, 0, 0, {})
+    return measured_apart(row, "bench.vulkan_models", "--one", f"{name}/{way}", seconds=SECONDS)
 
 
 def section(rows: Sequence[Row]) -> str:

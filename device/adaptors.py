@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..allocator.errors import ArenaFullError, DeviceError
-from .allocator import DeviceAllocator
+from .forwarding import ForwardingAllocator
 from .tables import as_allocator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .capabilities import Capabilities
+    from .allocator import DeviceAllocator
     from .resource import Resource
 
 __all__ = ["AllocatorAdaptor", "FailingAllocator", "LimitAllocator", "LogAllocator", "TrackAllocator", "TrackStats"]
 
 
-class AllocatorAdaptor(DeviceAllocator):
+class AllocatorAdaptor(ForwardingAllocator):
     """Passes everything on to another allocator.
 
     Parameters
@@ -28,47 +28,15 @@ class AllocatorAdaptor(DeviceAllocator):
         A `DeviceAllocator`, or whatever `register_device_allocator` takes.
     """
 
+    inner: DeviceAllocator
+
     def __init__(self, inner: object) -> None:
-        self.inner = as_allocator(inner)
-        self.device_type = self.inner.device_type
-        self.device_count = self.inner.device_count
+        super().__init__(as_allocator(inner))
         self.block_bytes = self.inner.block_bytes
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
-
-    def capabilities(self, index: int) -> Capabilities:
-        """As `DeviceAllocator.capabilities`."""
-        return self.inner.capabilities(index)
-
-    def allocate(self, index: int, nbytes: int, alignment: int) -> Resource:
-        """As `DeviceAllocator.allocate`."""
-        return self.inner.allocate(index, nbytes, alignment)
-
-    def deallocate(self, index: int, resource: Resource) -> None:
-        """As `DeviceAllocator.deallocate`."""
-        self.inner.deallocate(index, resource)
-
-    def copy_to_device(self, index: int, destination: Resource, offset: int, source: memoryview) -> None:
-        """As `DeviceAllocator.copy_to_device`."""
-        self.inner.copy_to_device(index, destination, offset, source)
-
-    def copy_to_host(self, index: int, destination: memoryview, source: Resource, offset: int) -> None:
-        """As `DeviceAllocator.copy_to_host`."""
-        self.inner.copy_to_host(index, destination, source, offset)
-
-    def map(self, index: int, resource: Resource) -> int | None:
-        """As `DeviceAllocator.map`."""
-        return self.inner.map(index, resource)
-
-    def unmap(self, index: int, resource: Resource) -> None:
-        """As `DeviceAllocator.unmap`."""
-        self.inner.unmap(index, resource)
-
-    def synchronize(self, index: int) -> None:
-        """As `DeviceAllocator.synchronize`."""
-        self.inner.synchronize(index)
 
 
 class LimitAllocator(AllocatorAdaptor):

@@ -1,6 +1,6 @@
 """Put plan sections into an emitted program and write the finished file."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from executorch.exir import ExecutorchBackendConfig, ExecutorchProgramManager
 from executorch.exir._serialize._serialize import serialize_for_executorch
@@ -17,7 +17,7 @@ from executorch.exir.schema import (
 from .allocator import plan
 from .allocator.errors import ExportError
 
-__all__ = ["BACKEND_ID", "finished_file"]
+__all__ = ["BACKEND_ID", "check_one_file", "finished_file", "serialised"]
 
 BACKEND_ID = "EtarenaPlan"
 
@@ -33,12 +33,29 @@ def finished_file(
     emitted = manager._emitter_output
     for method in emitted.program.execution_plan:
         _insert(method, emitted.program, plan.encode(sections[method.name]))
+    return plan.seal(serialised(manager, config))
+
+
+def serialised(manager: ExecutorchProgramManager, config: ExecutorchBackendConfig) -> bytes:
+    """The file of a program that was changed after its emission.
+
+    Raises
+    ------
+    ExportError
+        It would need a second file.
+    """
+    emitted = manager._emitter_output
     data, external = serialize_for_executorch(emitted, config, manager._data_serializer, manager._named_data)
+    check_one_file(external)
+    return bytes(data)
+
+
+def check_one_file(external: Collection[str]) -> None:
+    """Raise ExportError if there is data outside the program file; the names of what it would be in."""
     if external:
         raise ExportError(
             f"a partitioner stores data outside the program file ({', '.join(external)}); only one file is supported"
         )
-    return plan.seal(bytes(data))
 
 
 def _insert(method: ExecutionPlan, program: Program, section: bytes) -> None:

@@ -1,29 +1,28 @@
 """The plan section of one emitted method: values with storages and lifetimes, symbols, inputs, outputs, state."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
-from executorch.exir.schema import Bool, DelegateCall, Double, ExecutionPlan, Int, Null, String, Tensor
+from executorch.exir.schema import DelegateCall, ExecutionPlan, Tensor
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
 
 from .allocator import plan
 from .allocator.errors import ExportError
 from .allocator.size_binding import InputSize, bind_symbols
 from .capture import Capture
 from .conditions import upper_bounds
+from .described_arguments import described_inputs, described_outputs
 from .device.dtypes import ITEM_BYTES
 from .devices.placement import CPU
 from .discoveries import TellingNodes, Told
+from .emitted import Emitted, input_nodes, result_nodes, size_result, value_of
 from .instructions import read_steps
-from .liveness import Lifetimes, MovedOutputError, Step, analyse
+from .liveness import Lifetimes, MovedOutputError, analyse
 from .order import example_sizes, preferred_order
 from .states import States, tell_lengths
 from .symbols import Registers, name_symbols
-from .traced import Size, expression, user_input_names
+from .traced import expression
 from .unbacked import is_unbacked
 from .unplanned import NamedSizes
 from .write_backs import last_appends, take_write_backs
@@ -31,43 +30,6 @@ from .write_backs import last_appends, take_write_backs
 __all__ = ["build_section"]
 
 INT64_MAX = 2**63 - 1
-
-
-@dataclass
-class _Emitted:
-    """One method after emission: the plan, the program it was emitted from, and what was read from the two."""
-
-    plan: ExecutionPlan
-    program: ExportedProgram
-    sizes: NamedSizes
-    tensors: dict[int, Tensor]
-    buffers: dict[int, str]
-    constants: dict[int, str]
-    telling: TellingNodes
-    steps: list[Step] = field(default_factory=list)
-    results: dict[int, int] = field(default_factory=dict)  # what states and inputs are after the run
-
-    def expressions(self, index: int) -> list[Size]:
-        """Sizes of a tensor with symbols."""
-        numbers = list(self.tensors[index].sizes)
-        sizes = numbers if index in self.constants else self.sizes.tensors.get(self.name(index), numbers)
-        return [self.current(size) for size in sizes]
-
-    def current(self, size: Size) -> Size:
-        """A size in terms of the symbols that the section has."""
-        return size if isinstance(size, int) else size.xreplace(self.telling.replaced)
-
-    def conditions(self, conditions: Mapping[sympy.Basic, str]) -> list[tuple[sympy.Basic, str]]:
-        """Conditions in terms of these symbols, and that what is told agrees with what is known already."""
-        equal = [(sympy.Eq(symbol, size, evaluate=False), text) for symbol, size, text in self.telling.equal]
-        return [(expr.xreplace(self.telling.replaced), text) for expr, text in [*conditions.items(), *equal]]
-
-    def name(self, index: int) -> str:
-        """Name of a tensor: its graph node, its mutable buffer, or its constant."""
-        if index in self.constants:
-            return self.constants[index]
-        info = self.tensors[index].extra_tensor_info
-        return info.fully_qualified_name if info is not None and info.fully_qualified_name else f"value_{index}"
 
 
 def build_section(
@@ -113,13 +75,13 @@ def build_section(
     symbols = _symbols(method, listed, conditions, capture.ranges)
     registers = Registers(symbols)
     input_sizes = _input_sizes(method)
-    results = _result_nodes(program)
+    results = result_nodes(program)
     for index in listed:
         for size in method.expressions(index):
             registers.want(size)
     known = set(symbols)
     for node in results:
-        size = _size_result(node, known)
+        size = size_result(node, known)
         if size is not None:
             registers.want(size)
     kept = [(expr, text) for expr, text in method.conditions(conditions) if expr.free_symbols <= known]
@@ -152,8 +114,8 @@ def build_section(
         size_code=registers.code,
         guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in kept],
         values=[_describe(method, index, lifetimes, position, outputs, registers) for index in listed],
-        inputs=_inputs(method, position, symbols, list(capture.input_sizes)),
-        outputs=_outputs(method, position, results, registers),
+        inputs=described_inputs(method, position, symbols, list(capture.input_sizes)),
+        outputs=described_outputs(method, position, results, registers),
         states=[
             states.describe(method.buffers[i], position[i], position.get(method.results.get(i, -1), -1)) for i in held
         ],
@@ -166,7 +128,7 @@ def build_section(
     return section
 
 
-def _read(emitted: ExecutionPlan, program: ExportedProgram, sizes: NamedSizes, states: States) -> _Emitted:
+def _read(emitted: ExecutionPlan, program: ExportedProgram, sizes: NamedSizes, states: States) -> Emitted:
     tensors = {index: value.val for index, value in enumerate(emitted.values) if isinstance(value.val, Tensor)}
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     signature = program.graph_signature
@@ -189,14 +151,14 @@ def _read(emitted: ExecutionPlan, program: ExportedProgram, sizes: NamedSizes, s
     }
     states.lay_out({name: tensors[index] for index, name in buffers.items()})
     telling = TellingNodes(emitted, program.graph_module, named)
-    method = _Emitted(emitted, program, sizes, tensors, buffers, constants, telling)
+    method = Emitted(emitted, program, sizes, tensors, buffers, constants, telling)
     method.results = take_write_backs(emitted, {*buffers, *emitted.inputs}, method.expressions)
     method.results.update(last_appends(emitted, buffers))
     method.steps = read_steps(emitted)
     return method
 
 
-def _stops(method: _Emitted, conditions: Mapping[sympy.Basic, str]) -> set[int]:
+def _stops(method: Emitted, conditions: Mapping[sympy.Basic, str]) -> set[int]:
     """Instructions at which a number is told that a size or a condition needs."""
     needed = {symbol for expr, _ in method.conditions(conditions) for symbol in expr.free_symbols}
     for index in method.tensors:
@@ -204,7 +166,7 @@ def _stops(method: _Emitted, conditions: Mapping[sympy.Basic, str]) -> set[int]:
     return {told.instruction for told in method.telling.found if told.symbol in needed or told.upper is not None}
 
 
-def _analyse(method: _Emitted, outputs: list[int], fixed: set[int], stops: set[int]) -> Lifetimes:
+def _analyse(method: Emitted, outputs: list[int], fixed: set[int], stops: set[int]) -> Lifetimes:
     layout = {index: (tensor.scalar_type, tuple(method.expressions(index))) for index, tensor in method.tensors.items()}
     try:
         return analyse(method.steps, layout, outputs, fixed, stops)
@@ -216,7 +178,7 @@ def _analyse(method: _Emitted, outputs: list[int], fixed: set[int], stops: set[i
 
 
 def _discovery(
-    told: Told, position: Mapping[int, int], symbols: list[sympy.Symbol], registers: Registers, method: _Emitted
+    told: Told, position: Mapping[int, int], symbols: list[sympy.Symbol], registers: Registers, method: Emitted
 ) -> plan.Discovery:
     assert told.symbol is not None
     return plan.Discovery(
@@ -238,9 +200,7 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int | torch.SymInt) and not isinstance(value, bool) and not is_unbacked(value)
 
 
-def _listed(
-    method: _Emitted, lifetimes: Lifetimes, outputs: list[int], fixed: set[int], counted: set[int]
-) -> list[int]:
+def _listed(method: Emitted, lifetimes: Lifetimes, outputs: list[int], fixed: set[int], counted: set[int]) -> list[int]:
     """Tensors the section describes: all that need memory at run time, and the constants that these or outputs show."""
     needed = {index for index in method.tensors if lifetimes.owner[index] in lifetimes.life or index in fixed}
     varying = {index for index in needed if index not in method.constants} | set(outputs) | counted
@@ -249,7 +209,7 @@ def _listed(
 
 
 def _symbols(
-    method: _Emitted,
+    method: Emitted,
     listed: list[int],
     conditions: Mapping[sympy.Basic, str],
     ranges: Mapping[sympy.Symbol, tuple[int, int]],
@@ -268,15 +228,10 @@ def _symbols(
     return list(found)
 
 
-def _input_nodes(method: _Emitted) -> list[torch.fx.Node]:
-    names = set(user_input_names(method.program))
-    return [node for node in method.program.graph.nodes if node.op == "placeholder" and node.name in names]
-
-
-def _input_sizes(method: _Emitted) -> list[InputSize]:
+def _input_sizes(method: Emitted) -> list[InputSize]:
     sizes: list[InputSize] = []
-    for position, node in enumerate(_input_nodes(method)):
-        value = _value(node)
+    for position, node in enumerate(input_nodes(method)):
+        value = value_of(node)
         if isinstance(value, torch.Tensor):
             sizes.extend(InputSize(position, dim, expression(size)) for dim, size in enumerate(value.shape))
         elif isinstance(value, torch.SymInt):
@@ -284,25 +239,8 @@ def _input_sizes(method: _Emitted) -> list[InputSize]:
     return sizes
 
 
-def _value(node: object) -> object:
-    return node.meta.get("val") if isinstance(node, torch.fx.Node) else node
-
-
-def _size_result(node: object, known: set[sympy.Symbol]) -> Size | None:
-    """The size that a result is, if it is an int that sizes of inputs determine."""
-    value = _value(node)
-    if not isinstance(value, int | torch.SymInt) or isinstance(value, bool):
-        return None
-    size = expression(value)
-    return size if getattr(size, "free_symbols", set()) <= known else None
-
-
-def _result_nodes(program: ExportedProgram) -> list[object]:
-    return pytree.tree_flatten(program.graph_module.graph.output_node().args)[0]
-
-
 def _describe(
-    method: _Emitted,
+    method: Emitted,
     index: int,
     lifetimes: Lifetimes,
     position: Mapping[int, int],
@@ -342,88 +280,6 @@ def _describe(
         device_type=int(device.type),
         device_index=device.index,
     )
-
-
-def _inputs(
-    method: _Emitted, position: Mapping[int, int], symbols: list[sympy.Symbol], names: Sequence[str]
-) -> list[plan.Input]:
-    """Describe the inputs, under the names they had before lowering renamed some."""
-    mutated = {
-        spec.target
-        for spec in method.program.graph_signature.output_specs
-        if spec.kind is OutputKind.USER_INPUT_MUTATION
-    }
-    nodes = _input_nodes(method)
-    if not len(names) == len(nodes) == len(method.plan.inputs):
-        raise ExportError(f"{len(names)} inputs were exported, {len(method.plan.inputs)} were emitted")
-    inputs = []
-    for index, node, name in zip(method.plan.inputs, nodes, names, strict=True):
-        result = position.get(method.results.get(index, -1), -1)
-        item = plan.Input(index, name, mutated=node.name in mutated, result=result)
-        _describe_input(item, method.plan.values[index].val, _value(node), position, symbols)
-        inputs.append(item)
-    return inputs
-
-
-def _describe_input(
-    item: plan.Input, emitted: object, value: object, position: Mapping[int, int], symbols: list[sympy.Symbol]
-) -> None:
-    item.scalar = _scalar(emitted)
-    if item.scalar is plan.Scalar.TENSOR:
-        item.value = position[item.index]
-    elif isinstance(value, torch.SymInt):
-        size = expression(value)
-        if size in symbols:
-            item.symbol = symbols.index(size)
-        elif isinstance(size, int):
-            item.int_value = size
-        else:
-            raise ExportError(f"input {item.name!r} is the expression {size} of other inputs; pass a plain int")
-    elif isinstance(emitted, Int):
-        item.int_value = emitted.int_val
-    elif isinstance(emitted, Bool):
-        item.int_value = int(emitted.bool_val)
-    elif isinstance(emitted, Double):
-        item.float_value = float(emitted.double_val)
-    elif isinstance(emitted, String):
-        item.string_value = emitted.string_val
-
-
-def _scalar(emitted: object) -> plan.Scalar:
-    kinds = {
-        Tensor: plan.Scalar.TENSOR,
-        Int: plan.Scalar.INT,
-        Double: plan.Scalar.FLOAT,
-        Bool: plan.Scalar.BOOL,
-        String: plan.Scalar.STRING,
-        Null: plan.Scalar.NONE,
-    }
-    if type(emitted) not in kinds:
-        raise ExportError(f"inputs and outputs of kind {type(emitted).__name__} are not supported")
-    return kinds[type(emitted)]
-
-
-def _outputs(
-    method: _Emitted, position: Mapping[int, int], results: list[object], registers: Registers
-) -> list[plan.Output]:
-    kinds = [
-        spec.kind for spec in method.program.graph_signature.output_specs if spec.kind is not OutputKind.BUFFER_MUTATION
-    ]
-    if not len(kinds) == len(results) == len(method.plan.outputs):
-        raise ExportError(
-            f"method {method.plan.name!r}: {len(kinds)} outputs in its signature, {len(method.plan.outputs)} emitted"
-        )
-    outputs = []
-    for index, kind, node in zip(method.plan.outputs, kinds, results, strict=True):
-        output = plan.Output(index, _scalar(method.plan.values[index].val))
-        output.hidden = kind is OutputKind.USER_INPUT_MUTATION
-        size = _size_result(node, set(registers.symbols))
-        if output.scalar is plan.Scalar.TENSOR:
-            output.value = position[index]
-        elif output.scalar is plan.Scalar.INT and size is not None:
-            output.register = registers[size]
-        outputs.append(output)
-    return outputs
 
 
 def _delegates(emitted: ExecutionPlan) -> list[plan.Delegate]:

@@ -1,7 +1,8 @@
 """Writing a file so that it is there as a whole or not at all."""
 
 import os
-import tempfile
+import secrets
+import stat
 from pathlib import Path
 
 __all__ = ["write_whole"]
@@ -10,26 +11,22 @@ __all__ = ["write_whole"]
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file. It appears under its name only once it is complete; an older one is replaced.
 
-    A symbolic link stays, and what it points at is written; a pipe or a device is written to, never replaced.
+    The permissions of an older one stay. A symbolic link stays, and what it points at is written; a pipe or a device is
+    written to, never replaced.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         with target.open("wb") as file:
             file.write(data)
         return
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = target.parent / f".etarena-{secrets.token_hex(8)}"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.chmod(temporary, 0o666 & ~_umask())
+            if target.exists():
+                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
         os.replace(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    """The process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -8,14 +8,16 @@ succeeded.
 from collections.abc import Callable, Collection
 from typing import Any
 
+import torch
 from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.schema import ExecutionPlan, KernelCall, Tensor
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import OutputKind, OutputSpec
+from torch.fx import Node
 
 from .instructions import APPEND
 
-__all__ = ["copy_foreign_results", "last_appends", "take_write_backs"]
+__all__ = ["copy_foreign_results", "copy_returned_inputs", "last_appends", "take_write_backs"]
 
 
 def copy_foreign_results(program: ExportedProgram) -> None:
@@ -23,14 +25,39 @@ def copy_foreign_results(program: ExportedProgram) -> None:
 
     ExecuTorch takes a result that is a placeholder for one that was changed in place, and forgets the write.
     """
+    targets = {**program.graph_signature.inputs_to_buffers}
+
+    def is_foreign(node: Node, spec: OutputSpec) -> bool:
+        changes = spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+        return changes and node.op == "placeholder" and spec.target not in (node.name, targets.get(node.name))
+
+    _copy_results(program, is_foreign)
+
+
+def copy_returned_inputs(program: ExportedProgram) -> None:
+    """Give a result that is an input, or another result, memory of its own.
+
+    Where the caller provides the memory of inputs and results, it would provide it twice, and nothing fills the second.
+    """
+    inputs = set(program.graph_signature.user_inputs)
+    seen: set[Node] = set()
+
+    def is_another(node: Node, spec: OutputSpec) -> bool:
+        if spec.kind is not OutputKind.USER_OUTPUT or not isinstance(node.meta.get("val"), torch.Tensor):
+            return False
+        known = node in seen or (node.op == "placeholder" and node.name in inputs)
+        seen.add(node)
+        return known
+
+    _copy_results(program, is_another)
+
+
+def _copy_results(program: ExportedProgram, is_copied: Callable[[Node, OutputSpec], bool]) -> None:
     output = program.graph_module.graph.output_node()
     results = list(output.args[0])
-    targets = {**program.graph_signature.inputs_to_buffers}
     for position, spec in enumerate(program.graph_signature.output_specs):
         node = results[position]
-        if spec.kind not in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
-            continue
-        if node.op != "placeholder" or spec.target in (node.name, targets.get(node.name)):
+        if not isinstance(node, Node) or not is_copied(node, spec):
             continue
         with program.graph_module.graph.inserting_before(output):
             copy = program.graph_module.graph.call_function(exir_ops.edge.aten.clone.default, (node,))

@@ -159,13 +159,21 @@ def _estimates(
     refused: dict[str, Error] = {}
     for one in chosen:
         try:
-            given = (one.sizes_for(shapes) if shapes else {}) | sizes
+            given = _agreed(one.sizes_for(shapes) if shapes else {}, sizes)
             found += [one.memory({**given, **_known(one, point)}) for point in points or [{}]]
         except Error as error:
             refused[one.name] = error
     if not found:
         raise next(iter(refused.values()))
     return found, {name: str(error) for name, error in refused.items()}
+
+
+def _agreed(shaped: dict[str, int], sizes: dict[str, int]) -> dict[str, int]:
+    """The numbers that shapes give and those given by name, where they say the same."""
+    for name in shaped.keys() & sizes.keys():
+        if shaped[name] != sizes[name]:
+            raise InputError(f"--size says that {name} is {sizes[name]}, but the shapes make it {shaped[name]}")
+    return shaped | sizes
 
 
 def _known(one: "Predictor", point: dict[str, int]) -> dict[str, int]:

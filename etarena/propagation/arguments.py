@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Arguments", "InputShape", "bound_inputs", "declared_dims", "named_leaves"]
 
 INT64_MAX = 2**63 - 1
+TOLD = re.compile(r"z?uf?\d+")
+"""What torch calls the symbols of sizes and numbers that only data tells."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,8 @@ class Arguments:
         if not low <= example <= high:
             raise InputError(f"{where} is {example} in the example, but {dim.name} is {low} to {high}")
         if dim.name not in self._sizes:
+            if TOLD.fullmatch(dim.name):
+                raise InputError(f"{where} cannot be called {dim.name!r}: so are sizes that only data tells")
             return self.symbol(dim.name, example, low, high)
         if self.symbols[dim.name].example != example:
             raise InputError(
@@ -156,8 +161,9 @@ class Arguments:
         return self._sizes[dim.name]
 
     def _derived(self, where: str, dim: Any, root: Any, example: int) -> Any:
-        base = next((n for n in range(example * 4 + 2) if dim.fn(n) == example), None)
-        if base is None:
+        offset = dim.fn(0)  # derived sizes are linear in the one that they come from
+        base, rest = divmod(example - offset, dim.fn(1) - offset)
+        if rest or base < 0:
             raise InputError(f"{where} is {example} in the example, which is not {dim.__name__} for any size")
         return dim.fn(self._size(where, _Dim(root.__name__, root), base))
 
@@ -187,7 +193,7 @@ def declared_dims(inputs: Mapping[str, Any], dynamic_shapes: Any) -> list[dict[i
 
     Raises
     ------
-    InputError
+    InputError, InputTypeError
         `dynamic_shapes` does not have the structure of the inputs, or names a dimension that does not exist.
     """
     names = [name for name, _ in named_leaves(inputs)]
@@ -199,8 +205,12 @@ def declared_dims(inputs: Mapping[str, Any], dynamic_shapes: Any) -> list[dict[i
 
     if not dynamic_shapes:
         return [{} for _ in names]
+    if isinstance(dynamic_shapes, str) or not isinstance(dynamic_shapes, Mapping | Sequence):
+        raise InputTypeError(f"dynamic_shapes: expected a mapping or a sequence, got {type(dynamic_shapes).__name__}")
     if not isinstance(dynamic_shapes, Mapping):
-        dynamic_shapes = dict(zip(inputs, dynamic_shapes, strict=False))
+        if len(dynamic_shapes) != len(inputs):
+            raise InputError(f"dynamic_shapes has {len(dynamic_shapes)} entries for {len(inputs)} inputs")
+        dynamic_shapes = dict(zip(inputs, dynamic_shapes, strict=True))
     unknown = sorted(set(map(str, dynamic_shapes)) - set(inputs))
     if unknown:
         raise InputError(f"dynamic_shapes: the model has no input {unknown[0]!r}, only {', '.join(inputs)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -20,9 +21,12 @@ __all__ = ["plain_control_flow", "run_control_flow"]
 
 @contextmanager
 def plain_control_flow() -> Iterator[None]:
-    """Within the block, ``torch.cond`` and its kind call their operator without compiling it. Of the whole process."""
+    """Within the block, ``torch.cond`` and its kind call their operator without compiling it, in this thread."""
+    compiled, here = utils._hop_compile_and_call, threading.get_ident()
 
     def call(function: Any, args: Any, kwargs: Any = None) -> Any:
+        if threading.get_ident() != here:
+            return compiled(function, args, kwargs)
         return function(*args, **(kwargs or {}))
 
     with mock.patch.object(utils, "_hop_compile_and_call", call):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -79,12 +80,15 @@ def _attributes_kept(module: torch.nn.Module) -> Iterator[None]:
 def _watched(run: FakeRun, module: torch.nn.Module, places: DeviceMap) -> Iterator[None]:
     """Within the block, the run knows which submodule it is in, and moves what enters one with a device of its own."""
     paths = {id(part): path for path, part in module.named_modules()}
+    here = threading.get_ident()  # the hooks are called for every module of the process
 
     def enter(part: torch.nn.Module, _args: Any) -> None:
-        run.enter(paths.get(id(part), run.place))
+        if threading.get_ident() == here:
+            run.enter(paths.get(id(part), run.place))
 
     def leave(_part: torch.nn.Module, _args: Any, _result: Any) -> None:
-        run.leave()
+        if threading.get_ident() == here:
+            run.leave()
 
     with ExitStack() as stack:
         hooks = torch.nn.modules.module
@@ -115,18 +119,22 @@ def _any_device(names: DeviceNames) -> Iterator[None]:
     """Within the block, ``tensor.cuda()`` and ``tensor.to(...)`` know the devices of the run, and ask no driver.
 
     PyTorch asks one for the current device where a device has no number (here it is 0), and gives back the tensor
-    itself if that is where it is.
+    itself if that is where it is. In other threads all is as ever.
     """
-    to_anywhere = torch.Tensor.to
+    to_anywhere, cuda_anywhere, here = torch.Tensor.to, torch.Tensor.cuda, threading.get_ident()
 
     def known(given: Any) -> Any:
         device = torch.device(given) if isinstance(given, str) else given
         return names.replaced(device) if isinstance(device, torch.device) else given
 
     def to(tensor: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        if threading.get_ident() != here:
+            return to_anywhere(tensor, *args, **options)
         return to_anywhere(tensor, *map(known, args), **{name: known(option) for name, option in options.items()})
 
     def cuda(tensor: torch.Tensor, device: Any = None, non_blocking: bool = False, **options: Any) -> torch.Tensor:
+        if threading.get_ident() != here:
+            return cuda_anywhere(tensor, device, non_blocking, **options)
         target = f"cuda:{device or 0}" if device is None or isinstance(device, int) else device
         return to(tensor, target, non_blocking=non_blocking, **options)
 

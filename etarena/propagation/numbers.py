@@ -34,11 +34,16 @@ class Sizes:
         ------
         SizeOverflowError
             If it does not fit 64 bits.
+        ShapeError
+            If it divides by zero.
         """
         if isinstance(size, int):
             return size
         if size not in self._known:
-            found = int(size.xreplace(self.values))
+            try:
+                found = int(size.xreplace(self.values))
+            except ZeroDivisionError as error:
+                raise ShapeError(f"{size} divides by zero for these sizes: {self._text()}") from error
             if not -(2**62) < found < 2**62:
                 raise SizeOverflowError(
                     f"{size} is {found} for these sizes, which does not fit 62 bits: give smaller ones"
@@ -78,12 +83,18 @@ class Sizes:
 
     def _check_conditions(self, conditions: Sequence[Any]) -> None:
         for condition in conditions:
-            if condition.xreplace(self.values) == sympy.false:
-                text = ", ".join(f"{symbol} = {number}" for symbol, number in self.values.items())
+            try:
+                holds = condition.xreplace(self.values) != sympy.false
+            except ZeroDivisionError:
+                holds = False
+            if not holds:
                 raise ShapeError(
-                    f"these sizes break a condition of the table: {condition} ({text}); for such sizes the model's "
-                    "code, or PyTorch, does something else: propagate with an example among them"
+                    f"these sizes break a condition of the table: {condition} ({self._text()}); for such sizes the "
+                    "model's code, or PyTorch, does something else: propagate with an example among them"
                 )
+
+    def _text(self) -> str:
+        return ", ".join(f"{symbol} = {number}" for symbol, number in self.values.items())
 
 
 def _check(symbol: SizeSymbol, number: Any) -> None:

@@ -91,6 +91,7 @@ class EagerPredictor:
         """What is held on each device; see `Propagation.peak` for errors."""
         found = self._found.peak(sizes)
         regions = [RegionMemory(one.device, one.results, one.results, one.parameters) for one in found.values()]
+        regions = regions or [RegionMemory("cpu", 0, 0, 0)]  # a model without tensors
         return MethodMemory(self.name, dict(sizes), tuple(regions), sum(one.inputs for one in found.values()))
 
 

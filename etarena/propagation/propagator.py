@@ -45,7 +45,8 @@ def propagate(
 
     The model's own code runs, as eager PyTorch runs it without gradients, on tensors that have everything but memory
     (torch's ``FakeTensorMode``). Parameters and buffers are replaced by such tensors as well, so that a module on the
-    ``meta`` device does, or one that would not fit into memory. Autocast applies where it is on around the call.
+    ``meta`` device does, or one that would not fit into memory. Autocast applies where it is on around the call. Calls
+    from several threads, and exports, take turns.
 
     Parameters
     ----------
@@ -154,13 +155,13 @@ def _reported(run: FakeRun) -> Iterator[None]:
 def _silent() -> Iterator[None]:
     """Keep torch from logging what becomes an error of ours, or no error at all."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        with quiet():
+    with quiet():
+        level = logger.level
+        logger.setLevel(logging.CRITICAL)
+        try:
             yield
-    finally:
-        logger.setLevel(level)
+        finally:
+            logger.setLevel(level)
 
 
 def _where(run: FakeRun) -> str:

@@ -64,7 +64,7 @@ def draw(
         _growth_panel(axes.flat[len(panels)], growth)
     for axis in list(axes.flat)[count:]:
         axis.set_visible(False)
-    figure.suptitle(title, fontsize=14, fontweight="bold", color=_INK)
+    figure.suptitle(title, fontsize=14, fontweight="bold", color=_INK, parse_math=False)
     _legend(figure, panels)
     figure.savefig(path, dpi=dpi, facecolor="white")
 
@@ -105,11 +105,11 @@ def _growth_panel(axis: Any, growth: Sequence[Growth]) -> None:
 
 
 def headings(axis: Any, title: str, subtitle: str, below: str, beside: str) -> None:
-    """Give a chart its words, and the look that all charts share."""
-    axis.set_title(title, loc="left", fontsize=11, fontweight="bold", color=_INK, pad=20)
-    axis.text(0, 1.025, subtitle, transform=axis.transAxes, fontsize=9, color=_FAINT)
-    axis.set_xlabel(below, fontsize=9, color=_INK)
-    axis.set_ylabel(beside, fontsize=9, color=_INK)
+    """Give a chart its words, which may be names of files, and the look that all charts share."""
+    axis.set_title(title, loc="left", fontsize=11, fontweight="bold", color=_INK, pad=20, parse_math=False)
+    axis.text(0, 1.025, subtitle, transform=axis.transAxes, fontsize=9, color=_FAINT, parse_math=False)
+    axis.set_xlabel(below, fontsize=9, color=_INK, parse_math=False)
+    axis.set_ylabel(beside, fontsize=9, color=_INK, parse_math=False)
     axis.tick_params(labelsize=8, colors=_FAINT)
     axis.set_axisbelow(True)
     axis.grid(axis="y", color="#e6e8eb", linewidth=0.6)

@@ -70,7 +70,8 @@ def draw_sweep(path: Path, lines: Sequence[SweepLine], *, title: str, axis: str)
         heights = [nbytes / scale for nbytes in line.nbytes]
         chart.plot(line.sizes, heights, color=colour, marker="o", markersize=3, linewidth=1.5, label=line.name)
     chart.set_ylim(bottom=0)
-    chart.legend(fontsize=8, frameon=False, loc="upper left")
+    for text in chart.legend(fontsize=8, frameon=False, loc="upper left").get_texts():
+        text.set_parse_math(False)
     headings(chart, title, "activations, predicted", axis, unit)
     if path.suffix != ".html":
         figure.savefig(path, dpi=150, facecolor="white")

@@ -17,7 +17,7 @@ __all__ = ["PlacedPool", "Request", "place_in_pools"]
 
 Piece = tuple[int, int]
 SHOWN = 4
-TIGHT_SECONDS = 1.0
+TIGHT_NS = 1_000_000_000
 EFFORT = 8
 """Microseconds a buffer that repair may take: more than at run time, where one is enough."""
 
@@ -93,22 +93,39 @@ def place_in_pools(
     while waiting:
         pool = waiting.pop(0)
         members = [request for request in requests if request.pool == pool]
-        limit = limits[pool]
-        while True:
-            found = _place(members, alignment, budget_ns)
-            excess = 0 if limit is None else found.nbytes + padding - limit
-            if excess > 0 and found.lower_bound + padding <= (limit or 0):
-                found, excess = _tightly(members, alignment, (limit or 0) - padding, found, excess)
-            if excess <= 0 or not members:
-                break
-            moved = _give_up(members, excess, pool, limit or 0, padding)
-            members.remove(moved)
-            if moved.pool not in waiting:
-                waiting.append(moved.pool)
-        placed[pool] = found
+        placed[pool], moved = _fill(pool, members, limits[pool], alignment, budget_ns, padding)
+        waiting += sorted({request.pool for request in moved} - set(waiting))
     for found in placed.values():
         found.nbytes += padding if found.nbytes else 0
     return placed
+
+
+def _fill(
+    pool: int, members: list[Request], limit: int | None, alignment: int, budget_ns: int, padding: int
+) -> tuple[PlacedPool, list[Request]]:
+    """Place what fits into a pool, and send the others on; all rounds together search as long as one may."""
+    if limit is None:
+        return _place(members, alignment, budget_ns), []
+    room, tight_ns = limit - padding, TIGHT_NS
+    moved: list[Request] = []
+    while True:
+        highest, live = _fullest(members)
+        started = time.perf_counter_ns()
+        found = _place(members, alignment, max(budget_ns, 0) if highest <= room else 0)
+        budget_ns -= time.perf_counter_ns() - started
+        excess = found.nbytes - room if found.nbytes else 0
+        if excess > 0 and highest <= room and tight_ns > 0:
+            started = time.perf_counter_ns()
+            found, excess = _tightly(members, alignment, room, found, excess, tight_ns)
+            tight_ns -= time.perf_counter_ns() - started
+        if excess <= 0 or not members:
+            return found, moved
+        crowd = live if highest > room else [request for request in members if request.offset + request.nbytes > room]
+        chosen = _give_up(members, crowd, excess)
+        if chosen is None:
+            raise _too_small(crowd, highest, excess, pool, limit, padding)
+        members.remove(chosen)
+        moved.append(chosen)
 
 
 def _place(members: Sequence[Request], alignment: int, budget_ns: int) -> PlacedPool:
@@ -128,17 +145,14 @@ def _place(members: Sequence[Request], alignment: int, budget_ns: int) -> Placed
             groups.append(range(at, len(sizes)))
     planner = OffsetPlanner(alignment, effort=EFFORT, budget_ns=budget_ns, thorough=budget_ns > 0)
     steps = [alignment] * len(sizes)
-    if groups:
-        plan = plan_groups(planner, sizes, first, last, groups, alignments=steps)
-    else:
-        plan = planner.find(sizes, first, last, alignments=steps)
+    plan = plan_groups(planner, sizes, first, last, groups, alignments=steps)
     for request, at in zip(members, starts, strict=True):
         request.offset = plan.offsets[at]
     return PlacedPool(plan.peak, plan.lower_bound, plan.rule, list(members))
 
 
 def _tightly(
-    members: Sequence[Request], alignment: int, capacity: int, found: PlacedPool, excess: int
+    members: Sequence[Request], alignment: int, capacity: int, found: PlacedPool, excess: int, timeout_ns: int
 ) -> tuple[PlacedPool, int]:
     """Search exactly for offsets in a pool that could be large enough."""
     pieces = [(request, piece) for request in members for piece in request.pieces]
@@ -152,7 +166,7 @@ def _tightly(
             [piece[1] for _, piece in pieces],
             [alignment] * len(pieces),
             capacity,
-            timeout=TIGHT_SECONDS,
+            timeout=timeout_ns / 1e9,
             groups=[group for group in at.values() if len(group) > 1],
         )
     except ArenaFullError:
@@ -162,15 +176,12 @@ def _tightly(
     return PlacedPool(plan.peak, plan.lower_bound, plan.rule, list(members)), 0
 
 
-def _give_up(members: Sequence[Request], excess: int, pool: int, limit: int, padding: int) -> Request:
-    """Send one request to its next choice: the smallest that frees enough, else the largest."""
-    highest, live = _fullest(members)
-    room = limit - padding
-    crowd = live if highest > room else [request for request in members if request.offset + request.nbytes > room]
+def _give_up(members: Sequence[Request], crowd: Sequence[Request], excess: int) -> Request | None:
+    """Send one request of a crowd to its next choice: the smallest that frees enough, else the largest."""
     movable = [request for request in crowd if request.choice + 1 < len(request.choices)]
     movable = movable or [request for request in members if request.choice + 1 < len(request.choices)]
     if not movable:
-        raise _too_small(crowd, highest, excess, pool, limit, padding)
+        return None
     enough = [request for request in movable if request.nbytes >= excess]
     chosen = min(enough, key=lambda request: request.nbytes) if enough else max(movable, key=lambda item: item.nbytes)
     chosen.choice += 1
@@ -179,12 +190,17 @@ def _give_up(members: Sequence[Request], excess: int, pool: int, limit: int, pad
 
 def _fullest(members: Sequence[Request]) -> tuple[int, list[Request]]:
     """The largest sum of live bytes, and what is live there."""
-    best: tuple[int, list[Request]] = (0, [])
-    for position in sorted({first for request in members for first, _ in request.pieces}):
-        live = [request for request in members if any(first <= position < last for first, last in request.pieces)]
-        total = sum(request.nbytes for request in live)
-        best = max(best, (total, live), key=lambda entry: entry[0])
-    return best
+    changes: dict[int, int] = {}
+    for request in members:
+        for first, last in request.pieces:
+            changes[first] = changes.get(first, 0) + request.nbytes
+            changes[last] = changes.get(last, 0) - request.nbytes
+    highest = live = at = 0
+    for position in sorted(changes):
+        live += changes[position]
+        if live > highest:
+            highest, at = live, position
+    return highest, [request for request in members if any(first <= at < last for first, last in request.pieces)]
 
 
 def _too_small(crowd: Sequence[Request], highest: int, excess: int, pool: int, limit: int, padding: int) -> ExportError:

@@ -197,9 +197,13 @@ class _Method:
             if _is_inplace_node(node):
                 _alias_inplace_result_specs(node)
         results = [leaf for leaf in tree_leaves(graph_module.graph.output_node().args[0]) if isinstance(leaf, Node)]
-        mutable = {id(node.meta.get("spec")) for node in graph_module.graph.nodes if node.target in self._mutable}
+        kept = {id(node.meta.get("spec")) for node in graph_module.graph.nodes if self._is_kept(node)}
         specs = (spec for node in results for spec in tree_leaves(node.meta.get("spec")))
-        return frozenset(id(spec) for spec in specs if isinstance(spec, TensorSpec)) - mutable
+        return frozenset(id(spec) for spec in specs if isinstance(spec, TensorSpec)) - kept
+
+    def _is_kept(self, node: Node) -> bool:
+        """Whether a node has memory of its own, which it also has where it is a result."""
+        return node.target in self._mutable or (node.op == "placeholder" and self._planning.alloc_graph_input)
 
 
 def _sizes(placed: Mapping[int, PlacedPool]) -> list[int]:

@@ -32,6 +32,8 @@ def check_references(plan: ExecutionPlan) -> None:
         An instruction, list, input or output names a value, operator, delegate or instruction that is not there, or
         a tensor has sizes or a type that no tensor has. The message names the method and what is wrong.
     """
+    if not isinstance(plan, ExecutionPlan):
+        raise PlanError("the program has a method that is empty")
     try:
         _check(plan)
     except (TypeError, AttributeError) as error:  # a damaged file can lack any of its fields
@@ -39,6 +41,8 @@ def check_references(plan: ExecutionPlan) -> None:
 
 
 def _check(plan: ExecutionPlan) -> None:
+    if any(nbytes < 0 for nbytes in plan.non_const_buffer_sizes):
+        raise PlanError(f"method {plan.name!r} has memory of {min(plan.non_const_buffer_sizes)} bytes")
     _within(plan, "an input", plan.inputs, plan.values, "values")
     _within(plan, "an output", plan.outputs, plan.values, "values")
     for index, value in enumerate(plan.values):
@@ -60,6 +64,12 @@ def _check(plan: ExecutionPlan) -> None:
 
 
 def _check_tensor(plan: ExecutionPlan, index: int, tensor: Tensor) -> None:
+    place = tensor.allocation_info
+    known = [tensor.data_buffer_idx]
+    if place is not None:
+        known += [place.memory_id, place.memory_offset_low, place.memory_offset_high]
+    if any(number < 0 for number in known):
+        raise PlanError(f"method {plan.name!r}: value {index} lies at a place below 0")
     if any(size < 0 for size in tensor.sizes):
         raise PlanError(f"method {plan.name!r}: value {index} has the sizes {list(tensor.sizes)}")
     try:

@@ -67,6 +67,8 @@ def find_faults(program: Source, *, shared_memory: bool = False) -> list[StaticF
         An operator is unknown to torch, so that nothing says which of its tensors it writes.
     """
     methods = _read(program).execution_plan
+    if not methods:
+        raise PlanError("the program has no method")
     for plan in methods:
         check_references(plan)
     checks = [_Check(plan) for plan in methods]

@@ -129,3 +129,22 @@ def test_bad_buffers_are_refused_and_leave_the_planner_as_it_was():
         planner.replays([1])
     with pytest.raises(ValueError, match="negative"):
         planner.replays([1, -1])
+    with pytest.raises(SizeOverflowError):
+        planner.find([2**64, 128], [0, 0], [1, 1])
+    with pytest.raises(SizeOverflowError):
+        planner.replays([2**64, 128])
+
+
+def test_no_order_is_replayed_for_lifetimes_other_than_its_own():
+    # The planner belongs to the caller too, who may plan fewer buffers in between, or fail to.
+    planner = OrientedPlanner(OffsetPlanner())
+    many = [64] * 2000, [0] * 2000, [1] * 2000
+    planner.find(*many)
+    assert len(planner.replays(many[0])) == 1
+    planner.planner.find([64], [0], [1])
+    assert planner.replays([64]) == []
+    planner.find(*many)
+    with pytest.raises(ValueError, match="never"):
+        planner.find([64], [1], [1])
+    assert planner.replays([]) == []
+    assert planner.find(*many).peak == 2000 * 64

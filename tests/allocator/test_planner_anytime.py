@@ -81,6 +81,16 @@ def test_pins_and_groups_are_kept():
     verify(plan, sizes, first, last, 1, **options)
 
 
+def test_a_pin_holds_for_the_whole_group_also_if_the_pinned_buffer_is_empty():
+    # 1 must be where 3 is pinned, although 3 needs no room and 1 alone could be at 0, which the search would find.
+    with AnytimePlanner(
+        [160, 200, 112, 0], [8, 6, 2, 5], [13, 7, 3, 10], 16, pinned={3: 64}, groups=[[1, 3]]
+    ) as planner:
+        plan = planner.wait()
+    assert plan.offsets[1] == 64
+    assert plan.peak == 64 + 200
+
+
 def test_a_negative_timeout_is_refused():
     with pytest.raises(ValueError, match="timeout -1 is negative"):
         AnytimePlanner(*EASY, timeout=-1)

@@ -47,3 +47,20 @@ def test_verify_raises_with_the_numbers():
     verify(plan, SIZES, FIRST, LAST)
     with pytest.raises(PlanError, match="overlap: buffers 0 and 1 both live at position 0 and share bytes from 0"):
         verify(replace(plan, offsets=[0, 0, 128]), SIZES, FIRST, LAST)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "options", "message"),
+    [
+        ([0, 0], LAST, {}, "3 sizes"),
+        (FIRST, [2, 1], {}, "3 sizes"),
+        (FIRST, LAST, {"alignment": [64, 64]}, "3 sizes"),
+        (FIRST, LAST, {"alignment": [64, 0, 64]}, "alignment 0"),
+        (FIRST, LAST, {"alignment": 0}, "alignment 0"),
+        (FIRST, LAST, {"groups": [[0, 3]]}, "buffer 3"),
+        (FIRST, LAST, {"groups": [[-1, 0]]}, "buffer -1"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused(first, last, options, message):
+    with pytest.raises(ValueError, match=message):
+        find_faults([0, 128, 128], 384, SIZES, first, last, **options)

@@ -53,6 +53,10 @@ def test_sweeps_and_their_pictures(exported: Callable[..., Path], tmp_path: Path
         data = answer("estimate", path, "--sweep", "rows=10:50:20", "--plot", picture)
         assert [entry["sizes"]["rows"] for entry in data["estimates"]] == [10, 30, 50]
         assert picture.read_bytes().startswith(start)
+    odd = path.with_name(r"a $\foo$ model_{.pte")  # no formula
+    odd.write_bytes(path.read_bytes())
+    answer("estimate", odd, "--sweep", "rows=1:2", "--plot", tmp_path / "odd.html")
+    assert r"a $\foo$ model_{.pte" in (tmp_path / "odd.html").read_text()
     alone = answer("estimate", path, "--size", "rows=30")["estimates"]
     assert data["estimates"][1:2] == alone
 
@@ -88,6 +92,7 @@ def test_sizes_that_were_not_said_to_vary(tmp_path: Path) -> None:
         (("--shape", "3"), "'x' must have 2 sizes|must have 2 sizes"),
         (("--shape", "3x5"), "is 5, but must be 4"),
         (("--shape", "6000x4"), "at most 5000"),
+        (("--shape", "3x4", "--size", "rows=4"), "rows is 4, but the shapes make it 3"),
         ((), "no number for rows"),
         (("--size", "columns=3"), "no symbol 'columns'"),
     ],
@@ -138,3 +143,13 @@ def test_files_that_are_not_what_they_claim(exported: Callable[..., Path], tmp_p
     path.write_text("text")
     assert "is not an archive" in failure("estimate", path)
     assert "there is no file" in failure("estimate", tmp_path / "missing.pte")
+
+
+def test_a_model_without_tensors_needs_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "numbers.py"
+    source.write_text(
+        "import torch\nclass Product(torch.nn.Module):\n    def forward(self, a, b):\n        return a * b\n"
+        "def make():\n    return Product(), (3, 4)\n"
+    )
+    (found,) = answer("estimate", f"{source}:make", "--device-map", "=cpu")["estimates"]
+    assert found["devices"] == [{"device": "cpu", "peak": 0, "lower_bound": 0, "parameter_bytes": 0}]

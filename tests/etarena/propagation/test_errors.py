@@ -31,6 +31,9 @@ ROWS = torch.zeros(3, 2)
         ((Add(), (ROWS, ROWS)), {"dynamic_shapes": {"other": {0: "n"}}}, etarena.InputError, "no input 'other'"),
         ((Add(), (ROWS, ROWS)), {"dynamic_shapes": ({5: "n"}, None)}, etarena.InputError, "'left' has 2 dim"),
         ((Add(), (ROWS, ROWS)), {"dynamic_shapes": ({0: "n"}, {1: "n"})}, etarena.InputError, "n is 3 elsewhere"),
+        ((Add(), (ROWS, ROWS)), {"dynamic_shapes": 3}, etarena.InputTypeError, "a mapping or a sequence, got int"),
+        ((Add(), (ROWS, ROWS)), {"dynamic_shapes": [{0: "n"}]}, etarena.InputError, "1 entries for 2 inputs"),
+        ((Add(), (ROWS, ROWS)), {"dynamic_shapes": [{0: "u0"}, {}]}, etarena.InputError, "cannot be called 'u0'"),
         (
             (Add(), (ROWS, ROWS)),
             {"dynamic_shapes": ({0: torch.export.Dim("n", min=7)}, None)},
@@ -95,6 +98,18 @@ def test_conditions_of_the_code_are_kept() -> None:
     assert found.peak({"n": 30})["cpu"].results == 2 * 30 * 4
     with pytest.raises(etarena.ShapeError, match="condition"):
         found.peak({"n": 5})
+
+
+def test_sizes_by_which_nothing_can_be_divided() -> None:
+    class Shared(nn.Module):
+        def forward(self, rows: Tensor, parts: Tensor) -> Tensor:
+            return torch.zeros(rows.shape[0] // parts.shape[0])
+
+    given = torch.zeros(8), torch.zeros(2)
+    found = etarena.propagate(Shared(), given, dynamic_shapes=({0: "n"}, {0: "m"}))
+    assert found.peak({"n": 9, "m": 2})["cpu"].results == 4 * 4
+    with pytest.raises(etarena.ShapeError, match="divides by zero for these sizes: n = 9, m = 0"):
+        found.peak({"n": 9, "m": 0})
 
 
 def test_a_program_takes_no_other_shapes() -> None:

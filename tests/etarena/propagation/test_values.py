@@ -155,6 +155,17 @@ def test_derived_and_equal_dimensions() -> None:
         found.peak(shapes=[(10, 2), (21, 2)])
 
 
+@pytest.mark.parametrize("rows", [3, 2**40])
+def test_derived_dimensions_of_any_size(rows: int) -> None:
+    n = torch.export.Dim("n")
+    given = torch.zeros(rows, dtype=torch.uint8, device="meta")
+    found = etarena.propagate(nn.ReLU(), (given,), dynamic_shapes=({0: n - 100},))
+    assert found.symbols["n"].example == rows + 100
+    assert found.peak({"n": 1100})["cpu"].results == 1000
+    with pytest.raises(etarena.InputError, match=r"is 3 in the example, which is not 2\*n for any size"):
+        etarena.propagate(nn.ReLU(), (torch.zeros(3),), dynamic_shapes=({0: 2 * n},))
+
+
 def test_sizes_that_data_tells() -> None:
     class Chosen(nn.Module):
         def forward(self, rows: Tensor) -> Tensor:

@@ -2,12 +2,13 @@
 
 import copy
 import dataclasses
+from itertools import islice
 
 import pytest
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
-from executorch.exir.schema import DeviceType, Tensor
+from executorch.exir.schema import DeviceType, Program, Tensor
 from torch import nn
 from torch.export import export
 from torch.fx import GraphModule
@@ -260,36 +261,40 @@ def test_the_verifier_refuses_what_is_no_program():
         verify(b"not a program")
     with pytest.raises(InputTypeError, match=r"expected an ExecuTorch Program or the bytes of a \.pte file, got str"):
         verify("model.pte")
+    for methods in ([], None):  # None is what a damaged file gives
+        with pytest.raises(PlanError, match="no method"):
+            verify(Program(0, methods, [], [], [], [], []))
 
 
-def numbers(part):
-    """Every number of a program, as what holds it and its key."""
+def places(part):
+    """Every part of a program, as what holds it and its key."""
     keys = range(len(part)) if isinstance(part, list) else [f.name for f in dataclasses.fields(part)]
     for key in keys:
         value = part[key] if isinstance(part, list) else getattr(part, key)
-        if isinstance(value, int):
-            yield part, key
-        elif isinstance(value, list) or dataclasses.is_dataclass(value):
-            yield from numbers(value)
+        yield part, key, value
+        if isinstance(value, list) or dataclasses.is_dataclass(value):
+            yield from places(value)
 
 
-def test_the_verifier_survives_any_number_in_a_damaged_program(chosen):
+def test_the_verifier_survives_whatever_is_wrong_or_missing_in_a_damaged_program(chosen):
     sound = planned(chosen[1], etarena.static_planning_pass()).executorch_program
-    count = len(list(numbers(sound.execution_plan)))
+    kinds = [isinstance(value, int) for _, _, value in places(sound.execution_plan)]
     refused = 0
-    for wrong in (-1, -5, 1 << 31):
-        for which in range(count):
+    for wrong in (-1, -5, 1 << 31, None):  # None is what is missing
+        for which, is_number in enumerate(kinds):
+            if wrong is not None and not is_number:
+                continue
             damaged = copy.deepcopy(sound)
-            part, key = list(numbers(damaged.execution_plan))[which]
+            part, key, _ = next(islice(places(damaged.execution_plan), which, None))
             if isinstance(part, list):
                 part[key] = wrong
             else:
                 setattr(part, key, wrong)
             try:
                 verify(damaged)
-            except PlanError:
+            except (PlanError, ExportError):  # the latter for an operator that is none
                 refused += 1
-    assert refused > count
+    assert refused > len(kinds)
 
 
 def test_the_verifier_names_the_instruction_that_points_nowhere(chosen):

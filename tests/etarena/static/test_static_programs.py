@@ -1,6 +1,7 @@
 """Static files on the stock runtime: equal to eager whichever way is taken, and found sound by the verifier alone."""
 
 import copy
+import os
 import subprocess
 import sys
 
@@ -105,6 +106,10 @@ def test_a_static_file_has_no_trace_of_etarena(static):
 def test_a_file_is_saved_and_described(static, tmp_path):
     static.save(tmp_path / "model.pte")
     assert (tmp_path / "model.pte").read_bytes() == static.buffer
+    os.chmod(tmp_path / "model.pte", 0o600)
+    static.save(tmp_path / "model.pte")
+    assert (tmp_path / "model.pte").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["model.pte"]
     assert static.method_names == sorted(MODELS)
     with pytest.raises(KeyError, match="no method 'forward'; there are consecutive"):
         static.plan()
@@ -181,6 +186,42 @@ def test_an_export_takes_the_options_of_the_pass():
     offsets = {value.name: value.offset for value in exported.plan().values}
     assert all(offset % 256 == 0 for offset in offsets.values())
     assert not [name for name in offsets if name == "x"]
+
+
+class Returned(nn.Module):
+    """Gives back an input as it is, changed, and as a view; and one result twice."""
+
+    def forward(self, x, y):
+        y.mul_(2)
+        z = x + y
+        return x, z, y, z, x.view(1, 2), z.view(2, 1)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(True, True), (True, False), (False, True), (False, False)])
+def test_results_that_are_inputs_come_back_whoever_provides_the_memory(inputs, outputs):
+    planning = etarena.static_planning_pass(alloc_graph_input=inputs, alloc_graph_output=outputs)
+    given, shown = [[torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0])] for _ in range(2)]
+    wanted = Returned()(*shown)
+    exported = etarena.export(Returned(), tuple(one.clone() for one in given), memory=planning)
+    got = stock_runtime(exported.buffer)("forward", *given)
+    if inputs:  # then the caller's own are left alone, and what became of them comes first
+        assert got.pop(0).tolist() == shown[1].tolist() != given[1].tolist()
+    else:
+        assert given[1].tolist() == shown[1].tolist()
+    assert [one.tolist() for one in got] == [one.tolist() for one in wanted]
+
+
+class Scaled(nn.Module):
+    def forward(self, x, factor):
+        return x * factor
+
+
+def test_numbers_that_vary_are_refused_because_the_stock_runtime_takes_none():
+    given = torch.ones(2), 3
+    with pytest.raises(ExportError, match=r"input 'factor' is a number that varies.*\.item\(\)"):
+        etarena.export(Scaled(), given, dynamic_shapes={"x": None, "factor": Dim.DYNAMIC}, memory="static")
+    (fixed,) = stock_runtime(etarena.export(Scaled(), given, memory="static").buffer)("forward", *given)
+    assert fixed.tolist() == [3, 3]
 
 
 def test_a_size_without_a_bound_is_refused_by_its_name():

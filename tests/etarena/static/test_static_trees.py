@@ -145,3 +145,14 @@ def test_what_does_not_fit_is_named_with_the_bytes_that_are_missing():
         place_in_pools(requests, {1: 300}, 16, 0, 64)
     for part in ("memory id 1 has 300 bytes", "276 too few", "576 are needed", "512 are live", "'left' (256 bytes)"):
         assert part in str(caught.value)
+
+
+def test_a_small_pool_gives_up_most_of_a_long_program():
+    # Each value lives until the next but one is made, so that two of them are alive: three rooms would hold all.
+    requests = [Request(f"v{at}", 64 * (1 + at % 7), [(at, at + 2)], (1, 2)) for at in range(1200)]
+    placed = place_in_pools(requests, {1: 128, 2: None}, 64, 0, 0)
+    check_places(requests, {pool: found.nbytes for pool, found in placed.items()})
+    assert placed[1].nbytes <= 128
+    assert placed[2].nbytes >= 64 * (6 + 7)  # the two largest neighbours cannot be in the first
+    assert {request.nbytes for request in requests if request.pool == 1} <= {64, 128}
+    assert any(request.pool == 1 for request in requests)
