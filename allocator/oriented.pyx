@@ -123,7 +123,7 @@ cdef class OrientedPlanner:
     cdef bint replay_again(self, int n, const int64_t* sizes, int64_t* offsets, int64_t* peak,
                            int64_t* lower_bound) except -1 nogil:
         self.replayed = False
-        if n > 0 and self.count > 0 and self.planner.lifetimes.version == self.lifetimes:
+        if self.count > 0 and n == self.planner.lifetimes.n and self.planner.lifetimes.version == self.lifetimes:
             self.planner.placement.begin(n, sizes)
             self.replayed = self.replay(sizes, offsets, peak, lower_bound)
         return self.replayed
