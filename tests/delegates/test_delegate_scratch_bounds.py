@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
@@ -15,7 +14,7 @@ import etarena
 from etarena.quiet import quiet
 
 from ..helpers.backends import SINE, Interleaved, OperatorPartitioner
-from ..helpers.function_tables import table
+from ..helpers.function_tables import overrunning, table
 
 ROOT = Path(__file__).parent.parent.parent
 BACKEND = "BoundsOfTheTests"
@@ -32,27 +31,6 @@ def files():
         captured = torch.export.export(Interleaved(), (torch.randn(6, 50),))
         stock = to_edge_transform_and_lower(captured, partitioner=[partitioner]).to_executorch()
     return {"ours": ours.buffer, "stock": stock.buffer}
-
-
-def overrunning(asked, excess):
-    """A table whose function fills its scratch and so many bytes behind it."""
-
-    def execute(context, handle, arguments, count, scratch, nbytes, error):
-        assert nbytes == asked
-        if nbytes + excess > 0 and scratch:
-            ctypes.memset(scratch, 0x5A, nbytes + excess)
-        read, write = (
-            np.frombuffer((ctypes.c_float * (arguments[i].nbytes // 4)).from_address(arguments[i].data), np.float32)
-            for i in (0, 1)
-        )
-        np.sin(read, out=write)
-        return 0
-
-    def scratch_bytes(context, handle, arguments, count, nbytes, error):
-        nbytes[0] = asked
-        return 0
-
-    return table(execute, scratch_bytes=scratch_bytes)
 
 
 def run(file, made, **options):
@@ -119,9 +97,9 @@ def test_scratch_is_garbage_in_arenas_that_poison(files):
 CRASH = """
 import ctypes, sys, torch, etarena
 sys.path.insert(0, sys.argv[1])
-from tests.delegates.test_delegate_scratch_bounds import BACKEND, overrunning
+from tests.helpers.function_tables import overrunning
 made = overrunning(4096, int(sys.argv[3]))
-etarena.register_delegate(BACKEND, made)
+etarena.register_delegate(sys.argv[4], made)
 etarena.load(sys.argv[2], etarena.Arena(1 << 32, guard=True)).method().execute([torch.randn(6, 50)])
 print("no crash")
 """
@@ -131,7 +109,7 @@ print("no crash")
 def test_a_fence_behind_the_scratch(excess, code, files, tmp_path):
     path = tmp_path / "model.pte"
     path.write_bytes(files["ours"])
-    command = [sys.executable, "-c", CRASH, str(ROOT), str(path), str(excess)]
+    command = [sys.executable, "-c", CRASH, str(ROOT), str(path), str(excess), BACKEND]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stderr
     assert ("no crash" in done.stdout) == (code == 0)

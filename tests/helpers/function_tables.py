@@ -4,6 +4,8 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 P = ctypes.c_void_p
 U32 = ctypes.c_uint32
 U64 = ctypes.c_uint64
@@ -79,6 +81,27 @@ def table(execute: Callable[..., int] = succeed, **functions: Callable[..., Any]
     for name, function in wanted.items():
         setattr(made, name, kinds[name](function))
     return made
+
+
+def overrunning(asked: int, excess: int) -> Table:
+    """Make a table that takes sines, fills its scratch of so many bytes, and writes so many more behind it."""
+
+    def execute(context: Any, handle: Any, arguments: Any, count: int, scratch: Any, nbytes: int, error: Any) -> int:
+        assert nbytes == asked
+        if nbytes + excess > 0 and scratch:
+            ctypes.memset(scratch, 0x5A, nbytes + excess)
+        read, write = (
+            np.frombuffer((ctypes.c_float * (arguments[i].nbytes // 4)).from_address(arguments[i].data), np.float32)
+            for i in (0, 1)
+        )
+        np.sin(read, out=write)
+        return 0
+
+    def scratch_bytes(context: Any, handle: Any, arguments: Any, count: int, nbytes: Any, error: Any) -> int:
+        nbytes[0] = asked
+        return 0
+
+    return table(execute, scratch_bytes=scratch_bytes)
 
 
 def say(error: Any, text: str) -> int:
