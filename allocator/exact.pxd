@@ -54,6 +54,7 @@ cdef class ExactSearch:
     cdef int64_t first_fit(self, const int32_t* order, int n_order, int64_t* offsets) noexcept nogil
     cdef int64_t nodes(self) noexcept nogil
 
+    cdef int require_problem(self) except -1        # ValueError if there is none
     cdef int reserve(self, int n) noexcept nogil
     cdef int collect(self, int n, const int64_t* sizes, const int64_t* steps, const int64_t* pins,
                      const int32_t* leader, const int32_t* first, const int32_t* last) noexcept nogil

@@ -150,14 +150,21 @@ cdef class ExactSearch:
         """Take a problem that a planner has accepted; False if there is nothing to search, or too much.
 
         leader[i] is the first buffer of the group that buffer i belongs to. Other arguments as for `plan_offsets`.
+
+        Raises
+        ------
+        ValueError
+            It is none that a planner accepts.
         """
         cdef int i
         cdef array size_array = array("q", [*sizes, 0])
         cdef int n = len(size_array) - 1
         self.cancelled = 0
         pin_list = [-1] * (n + 1)
-        for i, offset in (pinned or {}).items():
-            pin_list[i] = offset
+        for buffer, offset in (pinned or {}).items():
+            if not 0 <= buffer < n:
+                raise ValueError(f"pinned: buffer {buffer} is not one of {n} buffers")
+            pin_list[buffer] = offset
         cdef array pin_array = array("q", pin_list)
         cdef array steps = array("q", [*(alignments or sizes), 0])
         cdef array leaders = array("i", [*(range(n) if leader is None else leader), 0])
@@ -165,9 +172,15 @@ cdef class ExactSearch:
         cdef array last_array = array("i", [*last, 0])
         if not len(steps) == len(leaders) == len(first_array) == len(last_array) == n + 1:
             raise ValueError(f"not one alignment, group, first and last position for each of {n} buffers")
-        if alignments is None:
-            for i in range(n):
-                int64s(steps)[i] = step_for(sizes[i], alignment)
+        for i in range(n):
+            if int64s(size_array)[i] < 0 or int32s(first_array)[i] >= int32s(last_array)[i]:
+                raise ValueError(f"buffer {i} has a negative size, or lives never")
+            if not 0 <= int32s(leaders)[i] <= i:
+                raise ValueError(f"the leader of buffer {i} is none of the buffers up to it")
+            if alignments is None:
+                int64s(steps)[i] = step_for(int64s(size_array)[i], alignment)
+            if int64s(steps)[i] <= 0:
+                raise ValueError(f"the alignment of buffer {i} is not above 0")
         return self.prepare(
             n, int64s(size_array), int64s(steps), int64s(pin_array), int32s(leaders), int32s(first_array),
             int32s(last_array),
@@ -175,6 +188,7 @@ cdef class ExactSearch:
 
     def within(self, capacity: int, max_nodes: int, timeout_ns: int) -> tuple[int, list[int]]:
         """Look for offsets within a capacity: 1 and the offsets if found, 0 if there are none, -1 if stopped."""
+        self.require_problem()
         cdef int64_t limit = capacity
         cdef int64_t nodes = max_nodes
         cdef int64_t deadline = exact_clock() + timeout_ns
@@ -188,6 +202,7 @@ cdef class ExactSearch:
 
     def lower(self, bound: int, peak: int, max_nodes: int, timeout_ns: int) -> tuple[int, int, list[int]]:
         """Find offsets with a peak below a known one: status as for `within`, the new peak, the offsets."""
+        self.require_problem()
         cdef int64_t target = bound
         cdef int64_t best = peak
         cdef int64_t nodes = max_nodes
@@ -202,10 +217,20 @@ cdef class ExactSearch:
 
     def fit(self, order: Sequence[int]) -> tuple[int, list[int]]:
         """First fit in a given order, which need not be complete: the peak and the offsets."""
+        self.require_problem()
         cdef array order_array = array("i", [*order, 0])
+        cdef int k, n_order = len(order_array) - 1
+        for k in range(n_order):
+            if not 0 <= int32s(order_array)[k] < self.n:
+                raise ValueError(f"order: buffer {int32s(order_array)[k]} is not one of {self.n} buffers")
         cdef array found = array("q", bytes(8 * (self.n + 1)))
-        peak = self.first_fit(int32s(order_array), len(order), int64s(found))
+        peak = self.first_fit(int32s(order_array), n_order, int64s(found))
         return peak, found.tolist()[:self.n]
+
+    cdef int require_problem(self) except -1:
+        if self.c_obj is NULL:
+            raise ValueError("there is nothing to search: load a problem first")
+        return 0
 
     def cancel(self) -> None:
         """End the search that runs in another thread, and all later ones of this problem; it gives what it has."""

@@ -13,7 +13,17 @@ from typing import Any, TypeAlias
 import torch
 import torch.utils._pytree as pytree
 from executorch.exir.emit._emitter import _AbstractValue, _Emitter
-from executorch.exir.schema import Bool, Double, EValue, Instruction, Int, JumpFalseCall, KernelCall, MoveCall
+from executorch.exir.schema import (
+    Bool,
+    Double,
+    EValue,
+    Instruction,
+    Int,
+    JumpFalseCall,
+    KernelCall,
+    MoveCall,
+    TensorShapeDynamism,
+)
 from executorch.exir.tensor import TensorSpec
 from torch.fx import GraphModule
 
@@ -147,6 +157,8 @@ def _emit_rows(
     placeholders = [node for node in body.graph.nodes if node.op == "placeholder"]
     row_specs = [node.meta["spec"] for node in placeholders[len(start) : len(start) + len(rows)]]
     slices = [emitter._emit_spec(spec) for spec in row_specs]
+    for stack in stacks:  # it grows by a row in each round, also where their number is fixed
+        emitter.emitter_state.values[stack.id].val.shape_dynamism = TensorShapeDynamism.DYNAMIC_BOUND
 
     _call(emitter, "aten::sym_size", "int", [rows[0], zero, count])
     _move(emitter, zero, number)

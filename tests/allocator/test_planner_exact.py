@@ -164,3 +164,38 @@ def test_nothing_to_search():
     assert plan_exact([], [], [], capacity=0).offsets == []
     assert plan_exact([0], [0], [1], capacity=0).peak == 0
     assert not ExactSearch().load([], [], [])
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        {"sizes": [-1, 2]},
+        {"first": [0, 1]},
+        {"leader": [0, 7]},
+        {"leader": [1, 1]},
+        {"leader": [0, -1]},
+        {"pinned": {2: 0}},
+        {"pinned": {-1: 0}},
+        {"alignments": [16, 0]},
+        {"alignments": [16]},
+        {"last": [1]},
+    ],
+)
+def test_a_search_refuses_what_no_planner_accepts(problem):
+    search = ExactSearch()
+    with pytest.raises(ValueError, match=r"."):
+        search.load(**{"sizes": [1, 2], "first": [0, 0], "last": [1, 1], **problem})
+    assert search.load([64, 64], [0, 0], [1, 1])
+    assert search.fit([1, 0]) == (128, [64, 0])
+    for order in ([2], [-1], [0, 1, 10**6]):
+        with pytest.raises(ValueError, match="is not one of 2 buffers"):
+            search.fit(order)
+
+
+@pytest.mark.parametrize("ask", [("within", 9, 9, 9), ("lower", 0, 9, 9, 9), ("fit", [0])])
+def test_a_search_without_a_problem_says_so(ask):
+    search = ExactSearch()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="load a problem first"):
+            getattr(search, ask[0])(*ask[1:])
+        assert not search.load([0], [0], [1])  # nothing that needs room

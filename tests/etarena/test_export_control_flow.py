@@ -108,6 +108,24 @@ def test_a_loop_over_any_number_of_rows():
     run_and_compare(Scan(), (torch.randn(3), torch.randn(4, 3)), {"start": None, "rows": {0: DYNAMIC}}, calls)
 
 
+class Viewed(nn.Module):
+    """Branches within a loop, a view of what the loop stacks, and a loop over that."""
+
+    def forward(self, rows, offset):
+        def one(row, v):
+            return torch.cond(row.sum() > 0, lambda r, w: r.sin() + w, lambda r, w: r.cos() * w - 1, (row, v))
+
+        stacked = map_rows(one, rows, offset)
+        return stacked.view(-1), map_rows(lambda row: row * 2, stacked)
+
+
+@pytest.mark.parametrize("model", [Map, Viewed])
+def test_loops_over_a_fixed_number_of_rows(model):
+    calls = [(torch.randn(4, 3), torch.randn(3)) for _ in range(3)]
+    run_and_compare(model(), calls[0], None, calls)
+    run_and_compare(Scan(), calls[0][::-1], None, [call[::-1] for call in calls])
+
+
 def test_a_loop_over_rows_of_any_length():
     calls = [(torch.randn(4, n), torch.randn(n)) for n in (1, 5, 3)]
     run_and_compare(Map(), (torch.randn(4, 3), torch.randn(3)), {"rows": {1: DYNAMIC}, "offset": {0: DYNAMIC}}, calls)
