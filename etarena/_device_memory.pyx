@@ -19,6 +19,7 @@ from etarena.device.resource cimport Resource
 from .allocator import plan_offsets
 from .allocator.errors import DeviceError, InputError, InputTypeError
 from .allocator.plan import Kind
+from .delegates.shared_run import SharedRun
 from .device.copies import allow_copy
 from .device.device import Device
 from .device.device_region import region_of
@@ -52,7 +53,7 @@ cdef class DeviceMemory:
         cdef int position
         self.section, self.binder, self.native = section, binder, native
         self.held, self.given, self.copies, self.regions, self.inputs_held = {}, {}, [], [], []
-        self.members, self.moved = {}, set()
+        self.members, self.moved, self.shared = {}, set(), SharedRun()
         regions = {}
         for position, value in enumerate(section.values):
             if value.device_type == 0:
@@ -116,6 +117,7 @@ cdef class DeviceMemory:
         self.copies, self.error = [], None
         if not self.is_used:
             return 0
+        self.shared.begin()
         for (region, owners), plan in zip(self.regions, bound.device_plans):
             # Another method may have made the region grow, which moved it; a call before this may have failed at it.
             placed = self.held.get(owners[0]) if owners else None
@@ -208,6 +210,7 @@ cdef class DeviceMemory:
     cdef int forget(self) except -1:
         """Let go of what belongs to one call."""
         if self.is_used:
+            self.shared.end()
             self.given, self.inputs_held = {}, []
             for owner in (*list(self.results), *list(self.alone)):
                 self.held.pop(owner, None)
