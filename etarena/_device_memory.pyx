@@ -13,6 +13,7 @@ from libcpp.vector cimport vector
 from etarena._binding cimport UNKNOWN, BoundShape, ShapeBinder
 from etarena._runtime cimport NativeMethod
 from etarena.allocator.arena cimport Arena
+from etarena.device.abi cimport ETARENA_RESOURCE_VK_IMAGE
 from etarena.device.etensor cimport ETensor
 from etarena.device.resource cimport Resource
 
@@ -193,6 +194,9 @@ cdef class DeviceMemory:
         if tensor.readonly:
             raise InputError(f"the tensor for output {output} is read-only")
         owner = self.binder.storage[position]
+        others = [given for place, given in self.given.items() if place != owner]
+        if any(share_memory((<ETensor> tensor).source, (<ETensor> given).source) for given in others):
+            raise InputError(f"the tensor for output {output} shares memory with one for another output")
         if self.given.setdefault(owner, tensor) is not tensor:
             raise InputError(f"output {output} is the same memory as another output: give the same tensor for both")
 
@@ -289,9 +293,11 @@ cdef class DeviceMemory:
 
 
 cdef bint share_memory(Resource one, Resource other) noexcept:
-    """Whether two resources are of one handle and overlap there."""
+    """Whether two resources are of one handle and overlap there; images, which need not tell their bytes, always do."""
     if one.c_obj.kind != other.c_obj.kind or one.c_obj.handle != other.c_obj.handle:
         return False
+    if one.c_obj.kind == ETARENA_RESOURCE_VK_IMAGE:
+        return True
     return (one.c_obj.offset < other.c_obj.offset + other.c_obj.nbytes and
             other.c_obj.offset < one.c_obj.offset + one.c_obj.nbytes)
 

@@ -115,7 +115,7 @@ class ImageArguments:
             found = image_of(self._device, picture.tensor)
             assert found is not None
             image, colour_space = found
-            more = {"channels": picture.tensor.shape[1], "colour_space": colour_space}
+            more: dict[str, Any] = {"channels": picture.tensor.shape[1], "colour_space": colour_space}
             if inward:
                 record_image_to_tensor(self._device, commands, image, picture.room, **more)
             else:
