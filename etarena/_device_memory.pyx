@@ -71,6 +71,8 @@ cdef class DeviceMemory:
                 self.alone.push_back(position)
             else:
                 regions[device].append(position)
+        # XNNPACK's own know nothing of each other.
+        self.is_shared = self.is_used or any(delegate.id != "XnnpackBackend" for delegate in section.delegates)
         for device, owners in regions.items():
             # Inputs and outputs can all be the caller's memory, for which nobody's allocator is needed.
             self.regions.append((region_of(arena, device, later=not owners), owners))
@@ -116,9 +118,10 @@ cdef class DeviceMemory:
     cdef int begin(self, BoundShape bound, vector[char*]& addresses) except -1:
         """Give memory to what has some of its own for each call, as far as its size is known, and check the region."""
         self.copies, self.error = [], None
+        if self.is_shared:
+            self.shared.begin(self.copies)
         if not self.is_used:
             return 0
-        self.shared.begin()
         for (region, owners), plan in zip(self.regions, bound.device_plans):
             # Another method may have made the region grow, which moved it; a call before this may have failed at it.
             placed = self.held.get(owners[0]) if owners else None
@@ -213,8 +216,9 @@ cdef class DeviceMemory:
 
     cdef int forget(self) except -1:
         """Let go of what belongs to one call."""
-        if self.is_used:
+        if self.is_shared:
             self.shared.end()
+        if self.is_used:
             self.given, self.inputs_held = {}, []
             for owner in (*list(self.results), *list(self.alone)):
                 self.held.pop(owner, None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...device.copies import allow_copy
 from ...device.etensor import ETensor
+from ..shared_run import current_run
 from .arena_run import on_cpu, recorded
 from .bound import padded
 from .graph import BACKEND_ID
@@ -70,11 +71,17 @@ def run_in_device_memory(
         inputs = [entry for entry in staged if entry.position < n_inputs]
         outputs = [entry for entry in staged if entry.position >= n_inputs]
         for entry in inputs:
-            allow_copy(f"input {entry.position} of {BACKEND_ID} goes to the device's memory", entry.argument.nbytes)
+            _allow(f"input {entry.position} of {BACKEND_ID} goes to the device's memory", entry)
         for entry in outputs:
-            what = f"output {entry.position - n_inputs} of {BACKEND_ID} comes from the device's memory"
-            allow_copy(what, entry.argument.nbytes)
+            _allow(f"output {entry.position - n_inputs} of {BACKEND_ID} comes from the device's memory", entry)
         _run(session, bound, args, inputs, outputs, images, recordings)
+
+
+def _allow(cause: str, entry: _Staged) -> None:
+    """Write a copy down, for the run's figures too."""
+    copy, run = allow_copy(cause, entry.argument.nbytes), current_run()
+    if run is not None:
+        run.copies.append(copy)
 
 
 def _layout(args: Sequence[Any], start: int, alignment: int) -> list[_Staged]:
