@@ -13,12 +13,14 @@ from libcpp.vector cimport vector
 from etarena._binding cimport UNKNOWN, BoundShape, ShapeBinder
 from etarena._runtime cimport NativeMethod
 from etarena.allocator.arena cimport Arena
+from etarena.device.abi cimport ETARENA_RESOURCE_VK_IMAGE
 from etarena.device.etensor cimport ETensor
 from etarena.device.resource cimport Resource
 
 from .allocator import plan_offsets
 from .allocator.errors import DeviceError, InputError, InputTypeError
 from .allocator.plan import Kind
+from .delegates.shared_run import SharedRun
 from .device.copies import allow_copy
 from .device.device import Device
 from .device.device_region import region_of
@@ -52,7 +54,7 @@ cdef class DeviceMemory:
         cdef int position
         self.section, self.binder, self.native = section, binder, native
         self.held, self.given, self.copies, self.regions, self.inputs_held = {}, {}, [], [], []
-        self.members, self.moved = {}, set()
+        self.members, self.moved, self.shared = {}, set(), SharedRun()
         regions = {}
         for position, value in enumerate(section.values):
             if value.device_type == 0:
@@ -69,6 +71,8 @@ cdef class DeviceMemory:
                 self.alone.push_back(position)
             else:
                 regions[device].append(position)
+        # XNNPACK's own know nothing of each other.
+        self.is_shared = self.is_used or any(delegate.id != "XnnpackBackend" for delegate in section.delegates)
         for device, owners in regions.items():
             # Inputs and outputs can all be the caller's memory, for which nobody's allocator is needed.
             self.regions.append((region_of(arena, device, later=not owners), owners))
@@ -114,6 +118,8 @@ cdef class DeviceMemory:
     cdef int begin(self, BoundShape bound, vector[char*]& addresses) except -1:
         """Give memory to what has some of its own for each call, as far as its size is known, and check the region."""
         self.copies, self.error = [], None
+        if self.is_shared:
+            self.shared.begin(self.copies)
         if not self.is_used:
             return 0
         for (region, owners), plan in zip(self.regions, bound.device_plans):
@@ -191,6 +197,9 @@ cdef class DeviceMemory:
         if tensor.readonly:
             raise InputError(f"the tensor for output {output} is read-only")
         owner = self.binder.storage[position]
+        others = [given for place, given in self.given.items() if place != owner]
+        if any(share_memory((<ETensor> tensor).source, (<ETensor> given).source) for given in others):
+            raise InputError(f"the tensor for output {output} shares memory with one for another output")
         if self.given.setdefault(owner, tensor) is not tensor:
             raise InputError(f"output {output} is the same memory as another output: give the same tensor for both")
 
@@ -207,6 +216,8 @@ cdef class DeviceMemory:
 
     cdef int forget(self) except -1:
         """Let go of what belongs to one call."""
+        if self.is_shared:
+            self.shared.end()
         if self.is_used:
             self.given, self.inputs_held = {}, []
             for owner in (*list(self.results), *list(self.alone)):
@@ -286,9 +297,11 @@ cdef class DeviceMemory:
 
 
 cdef bint share_memory(Resource one, Resource other) noexcept:
-    """Whether two resources are of one handle and overlap there."""
+    """Whether two resources are of one handle and overlap there; images, which need not tell their bytes, always do."""
     if one.c_obj.kind != other.c_obj.kind or one.c_obj.handle != other.c_obj.handle:
         return False
+    if one.c_obj.kind == ETARENA_RESOURCE_VK_IMAGE:
+        return True
     return (one.c_obj.offset < other.c_obj.offset + other.c_obj.nbytes and
             other.c_obj.offset < one.c_obj.offset + one.c_obj.nbytes)
 

@@ -9,25 +9,22 @@ from ...allocator.arena import Arena
 from ...allocator.arena_core import arena_at
 from ...device.etensor import ETensor
 from .bound import padded
-from .images import record_image_to_tensor, record_tensor_to_image
-from .places import buffer_of, image_of, key_of
+from .places import buffer_of, key_of
 from .recording import Spot, record
 
 if TYPE_CHECKING:
     from collections import OrderedDict
     from collections.abc import Callable, Sequence
-    from weakref import WeakValueDictionary
 
     from ...device.vulkan.arena_import import ArenaImport
     from ...device.vulkan.commands import Commands
-    from ...device.vulkan.memory import Buffer, Image
     from .bound import BoundGraph
+    from .image_arguments import ImageArguments
     from .session import Session
 
-__all__ = ["ArenaRun", "Recordings", "Rooms", "on_cpu", "recorded"]
+__all__ = ["ArenaRun", "Recordings", "on_cpu", "recorded"]
 
 Recordings: TypeAlias = "OrderedDict[tuple[Any, ...], Commands]"
-Rooms: TypeAlias = "WeakValueDictionary[tuple[int, int], Buffer]"  # by argument and bytes
 MOST_RECORDINGS = 16  # kept for each shape, the least recently used goes first
 
 
@@ -44,18 +41,14 @@ class ArenaRun:
         The call's arguments.
     scratch
         Of the call.
-    n_inputs
-        How many of the arguments are inputs.
-    rooms
-        Memory of the device for tensors that come from and go to images, kept by the recordings that use it.
+    images
+        Those among the arguments.
     """
 
     def __init__(
-        self, session: Session, bound: BoundGraph, args: Sequence[Any], scratch: memoryview, n_inputs: int, rooms: Rooms
+        self, session: Session, bound: BoundGraph, args: Sequence[Any], scratch: memoryview, images: ImageArguments
     ) -> None:
-        self._session, self._bound, self._args = session, bound, args
-        self._n_inputs, self._rooms = n_inputs, rooms
-        self._images: dict[int, tuple[Image, str]] = {}
+        self._session, self._bound, self._args, self._images = session, bound, args, images
         self._base = 0
         self.arena: Arena | None = None  # where the memory of the CPU is
         self.imported: ArenaImport | None = None  # once something was recorded
@@ -84,9 +77,10 @@ class ArenaRun:
     def _key(self) -> tuple[Any, ...] | None:
         """What tells this placement from others; None if that cannot be told."""
         key: list[Any] = [id(self.arena), self._base]
-        for arg in self._args:
+        for position, arg in enumerate(self._args):
             if isinstance(arg, ETensor):
                 key.append(arg.address if arg.device.is_cpu else key_of(self._session.device, arg))
+                key.append(self._images.key_at(position))
         return None if None in key else tuple(key)
 
     def _record(self) -> Commands:
@@ -95,11 +89,7 @@ class ArenaRun:
             self.imported = self._session.imported(self.arena)
         commands = device.commands()
         commands.begin(once=False, yields=True)
-        for position, arg in enumerate(self._args):
-            found = image_of(device, arg) if isinstance(arg, ETensor) and not arg.device.is_cpu and arg.nbytes else None
-            if found is not None:
-                self._images[position] = found
-        self._convert(commands, range(self._n_inputs))
+        self._images.record_inputs(commands)
         record(
             commands,
             device,
@@ -107,32 +97,10 @@ class ArenaRun:
             self._inner,
             [self._spot(position, arg) for position, arg in enumerate(self._args)],
         )
-        self._convert(commands, range(self._n_inputs, len(self._args)))
+        self._images.record_outputs(commands)
         commands.host_barrier()
         commands.end()
         return commands
-
-    def _convert(self, commands: Commands, positions: range) -> None:
-        """Record what makes tensors of images, or images of tensors."""
-        device = self._session.device
-        for position in positions:
-            if position not in self._images:
-                continue
-            image, colour_space = self._images[position]
-            tensor = self._args[position]
-            buffer, offset = self._room(position, tensor)
-            more = {"channels": tensor.shape[1], "colour_space": colour_space}
-            if position < self._n_inputs:
-                record_image_to_tensor(device, commands, image, buffer, offset, **more)
-            else:
-                record_tensor_to_image(device, commands, buffer, offset, image, **more)
-
-    def _room(self, position: int, tensor: ETensor) -> Spot:
-        key = position, padded(tensor.nbytes)
-        found = self._rooms.get(key)
-        if found is None:
-            found = self._rooms[key] = self._session.device.buffer(key[1])
-        return found, 0
 
     def _inner(self, offset: int, nbytes: int) -> Spot:
         assert self.imported is not None
@@ -143,7 +111,7 @@ class ArenaRun:
         if not isinstance(arg, ETensor) or arg.nbytes == 0:
             return None
         if not arg.device.is_cpu:
-            return self._room(position, arg) if position in self._images else buffer_of(self._session.device, arg)
+            return self._images.spot_at(position) or buffer_of(self._session.device, arg)
         assert self.imported is not None
         assert self.arena is not None
         span = self.imported.range(arg.address - self.arena.base, padded(arg.nbytes))

@@ -16,6 +16,7 @@ from .bound import PADDING, BoundGraph
 from .device_run import run_in_device_memory
 from .dtypes import CODES
 from .graph import Graph
+from .image_arguments import ImageArguments
 from .last_call import LastCall
 from .operators.registry import all_operators
 from .session import current_session
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...device.vulkan.arena_import import ArenaImport
-    from .arena_run import Recordings, Rooms
+    from .arena_run import Recordings
+    from .image_arguments import Rooms
 
 __all__ = ["VulkanDelegate"]
 
@@ -110,7 +112,8 @@ class VulkanDelegate(LastCall, Delegate):
         if not bound.dispatches:
             return
         args = [None if i in self._unread else arg for i, arg in enumerate(args)]
-        run = ArenaRun(self.session, bound, args, scratch, self.n_inputs, self._rooms)
+        images = ImageArguments(self.device, args, self.n_inputs, self._rooms)
+        run = ArenaRun(self.session, bound, args, scratch, images)
         if run.is_possible:
             commands = run.commands(recordings)
             self._imported = run.imported or self._imported
@@ -118,7 +121,8 @@ class VulkanDelegate(LastCall, Delegate):
                 self.remember(self.device, commands, run.arena)
             self.device.run(commands, None)
         else:
-            run_in_device_memory(self.session, bound, args, self.n_inputs, recordings)
+            run_in_device_memory(self.session, bound, args, self.n_inputs, images, recordings)
+        images.done()
 
     def close(self) -> None:
         """Give back the recorded commands and the constants."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...device.copies import allow_copy
 from ...device.etensor import ETensor
+from ..shared_run import current_run
 from .arena_run import on_cpu, recorded
 from .bound import padded
 from .graph import BACKEND_ID
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ...device.vulkan.memory import Buffer
     from .arena_run import Recordings
     from .bound import BoundGraph
+    from .image_arguments import ImageArguments
     from .session import Session
 
 __all__ = ["run_in_device_memory"]
@@ -37,7 +39,12 @@ class _Staged:
 
 
 def run_in_device_memory(
-    session: Session, bound: BoundGraph, args: Sequence[Any], n_inputs: int, recordings: Recordings
+    session: Session,
+    bound: BoundGraph,
+    args: Sequence[Any],
+    n_inputs: int,
+    images: ImageArguments,
+    recordings: Recordings,
 ) -> None:
     """Run a bound graph in the session's device memory; arguments of the CPU are copied there and back, counted.
 
@@ -49,6 +56,8 @@ def run_in_device_memory(
         The graph at the call's shapes.
     args, n_inputs
         The call's arguments, the inputs first.
+    images
+        Those among the arguments.
     recordings
         Of the graph at these shapes, to which this call's is added.
 
@@ -62,11 +71,17 @@ def run_in_device_memory(
         inputs = [entry for entry in staged if entry.position < n_inputs]
         outputs = [entry for entry in staged if entry.position >= n_inputs]
         for entry in inputs:
-            allow_copy(f"input {entry.position} of {BACKEND_ID} goes to the device's memory", entry.argument.nbytes)
+            _allow(f"input {entry.position} of {BACKEND_ID} goes to the device's memory", entry)
         for entry in outputs:
-            what = f"output {entry.position - n_inputs} of {BACKEND_ID} comes from the device's memory"
-            allow_copy(what, entry.argument.nbytes)
-        _run(session, bound, args, inputs, outputs, recordings)
+            _allow(f"output {entry.position - n_inputs} of {BACKEND_ID} comes from the device's memory", entry)
+        _run(session, bound, args, inputs, outputs, images, recordings)
+
+
+def _allow(cause: str, entry: _Staged) -> None:
+    """Write a copy down, for the run's figures too."""
+    copy, run = allow_copy(cause, entry.argument.nbytes), current_run()
+    if run is not None:
+        run.copies.append(copy)
 
 
 def _layout(args: Sequence[Any], start: int, alignment: int) -> list[_Staged]:
@@ -86,6 +101,7 @@ def _run(
     args: Sequence[Any],
     inputs: list[_Staged],
     outputs: list[_Staged],
+    images: ImageArguments,
     recordings: Recordings,
 ) -> None:
     device = session.device
@@ -98,21 +114,26 @@ def _run(
     staging.memory.flush()
     given = {i: arg for i, arg in enumerate(args) if isinstance(arg, ETensor) and arg.nbytes and not arg.device.is_cpu}
     keys = {i: key_of(device, arg) for i, arg in given.items()}
+    pictures = [images.key_at(i) for i in given]
 
     def made() -> Commands:
-        spots: list[Spot | None] = [buffer_of(device, given[i]) if i in given else None for i in range(len(args))]
+        spots: list[Spot | None] = [
+            images.spot_at(i) or buffer_of(device, given[i]) if i in given else None for i in range(len(args))
+        ]
         for entry in (*inputs, *outputs):
             spots[entry.position] = (memory, entry.offset)
         commands = device.commands()
         commands.begin(once=False, yields=True)
         _copy(commands, inputs, staging, memory, inward=True)
+        images.record_inputs(commands)
         record(commands, device, bound, lambda offset, _: (memory, offset), spots)
+        images.record_outputs(commands)
         _copy(commands, outputs, memory, staging, inward=False)
         commands.host_barrier()
         commands.end()
         return commands
 
-    key = None if None in keys.values() else (id(memory), id(staging), *keys.items())
+    key = None if None in keys.values() else (id(memory), id(staging), *keys.items(), *pictures)
     device.run(recorded(recordings, key, made), None)
     staging.memory.invalidate()
     for entry in outputs:

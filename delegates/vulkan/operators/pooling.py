@@ -44,9 +44,23 @@ def pool(call: Call, window: tuple[int, int], constants: dict[int, int | float])
     require_rounds(call, window[0] * (1 + window[1]))
     invocations = 8 * waves_of(call.limits)
     places = call.outs[1] if len(call.outs) > 1 else out
-    constants = {**constants, 2: int(len(call.outs) > 1), 100: invocations}
+    constants = {**constants, 2: int(len(call.outs) > 1), 13: int(all_inside(call, constants)), 100: invocations}
     push = struct.pack("=4iI", *x.shape[-2:], *out.shape[-2:], out.numel)
     call.dispatch(f"pool_{out.short}", [x], [out, places], push, groups_1d(out.numel, invocations), constants)
+
+
+def all_inside(call: Call, constants: dict[int, int | float]) -> bool:
+    """Whether no window of a pooling with these constants of the shader reaches beyond its plane."""
+    if constants.get(1):
+        return False
+    sizes = [int(constants.get(place, default)) for place, default in enumerate((1, 1, 1, 1, 0, 0, 1, 1), 3)]
+    extents = zip(call["self"].shape[-2:], call.out.shape[-2:], strict=True)
+    return all(
+        padding == 0 and (outputs - 1) * stride + (window - 1) * dilation < extent
+        for (extent, outputs), window, stride, padding, dilation in zip(
+            extents, sizes[:2], sizes[2:4], sizes[4:6], sizes[6:], strict=True
+        )
+    )
 
 
 @operator("aten.max_pool2d_with_indices.default", "aten.max_pool2d.default", check=check_floats)

@@ -17,6 +17,7 @@ layout(constant_id = 9) const int DILATION_Y = 1;
 layout(constant_id = 10) const int DILATION_X = 1;
 layout(constant_id = 11) const bool COUNT_PADDING = true;
 layout(constant_id = 12) const int DIVISOR = 0;  // 0: the number of elements
+layout(constant_id = 13) const bool INSIDE = false;  // every window is, without padding: its size is known
 
 layout(push_constant) uniform Parameters {
   int height, width;  // of the input
@@ -38,8 +39,9 @@ Window window(int at, int extent, int out_extent, int taps, int stride, int padd
     int first = at * extent / out_extent, end = ((at + 1) * extent + out_extent - 1) / out_extent;
     return Window(first, end, end - first);
   }
-  int first = at * stride - padding;
-  int end = min(first + (taps - 1) * dilation + 1, extent + padding);
+  int first = at * stride - padding, reach = (taps - 1) * dilation + 1;
+  if (INSIDE) return Window(first, first + reach, reach);
+  int end = min(first + reach, extent + padding);
   int inside = first < 0 ? first + (-first + dilation - 1) / dilation * dilation : first;
   return Window(inside, min(end, extent), end - first);
 }
@@ -54,8 +56,11 @@ void main() {
 
   float sum = 0.0, most = uintBitsToFloat(0xff800000u);  // -infinity
   int most_at = rows.first * width + columns.first;
-  for (int y = rows.first; y < rows.end; y += DILATION_Y) {
-    for (int x = columns.first; x < columns.end; x += DILATION_X) {
+  int n_rows = INSIDE ? WINDOW_Y : rows.end - rows.first, n_columns = INSIDE ? WINDOW_X : columns.end - columns.first;
+  for (int i = 0; i < n_rows; i += INSIDE ? 1 : DILATION_Y) {
+    int y = rows.first + (INSIDE ? i * DILATION_Y : i);
+    for (int j = 0; j < n_columns; j += INSIDE ? 1 : DILATION_X) {
+      int x = columns.first + (INSIDE ? j * DILATION_X : j);
       float value = float(pixels[plane + y * width + x]);
       sum += value;
       if (MAXIMUM && (value > most || isnan(value))) {

@@ -19,6 +19,7 @@ layout(push_constant) uniform Parameters {
 };
 layout(set = 0, binding = 0) readonly buffer Source { STORED source[]; };
 layout(set = 0, binding = 1) writeonly buffer Target { STORED target[]; };
+layout(set = 0, binding = 1) writeonly buffer Target4 { STORED4 target4[]; };
 
 #include "division.glsl"
 
@@ -36,13 +37,14 @@ void make_four(uint index, uint x, uint above, uint below, float down) {
     int column = min(begin + i, last);
     columns[i] = mix(read(above + column), read(below + column), down);
   }
+  vec4 found;
   for (uint i = 0u; i < 4u; ++i) {
     float place = place_of(x + i, scale.x);
     int first = min(int(place), last);
     bool next = first > begin;
-    float found = mix(next ? columns[1] : columns[0], next ? columns[2] : columns[1], clamp(place - first, 0.0, 1.0));
-    target[index + i] = STORED(found);
+    found[i] = mix(next ? columns[1] : columns[0], next ? columns[2] : columns[1], clamp(place - first, 0.0, 1.0));
   }
+  target4[index / 4u] = STORED4(found);
 }
 
 void main() {

@@ -10,6 +10,7 @@ import torch
 import etarena
 from etarena import vulkan
 from examples.vulkan_renderer.context import Context
+from tests.helpers.vulkan_images import content, tensor, texels
 
 DYNAMIC = torch.export.Dim.DYNAMIC
 FORMATS = [name for name in vulkan.FORMATS if not vulkan.FORMATS[name].srgb]
@@ -54,26 +55,6 @@ def images(device: vulkan.Device) -> Iterator[list[vulkan.Image]]:
         device.copy(image, texels(seed))
     yield made
     device.wait_idle()
-
-
-def texels(seed: int, format: str = "rgba8", height: int = 4, width: int = 6) -> np.ndarray:
-    shape = vulkan.FORMATS[format]
-    rng = np.random.default_rng(seed)
-    sizes = (height, width, shape.channels)
-    if shape.dtype == "uint8":
-        return rng.integers(0, 128, sizes, dtype=np.uint8) * 2  # halves are codes, too
-    return rng.normal(0.5, 1.0, sizes).astype(shape.dtype)
-
-
-def tensor(device: vulkan.Device, image: vulkan.Image, channels: int = 4, **more: Any) -> etarena.ETensor:
-    return etarena.ETensor.from_vulkan_image(device, image, channels=channels, **more)
-
-
-def content(device: vulkan.Device, image: vulkan.Image) -> np.ndarray:
-    shape = vulkan.format_of(image.format)
-    out = np.empty((image.height, image.width, shape.channels), shape.dtype)
-    device.copy(out, image)
-    return out
 
 
 def works(device: vulkan.Device, method: Any, images: list[vulkan.Image]) -> None:

@@ -12,11 +12,13 @@ WINDOWS = [
     {"kernel_size": [3, 3], "stride": [2, 2], "padding": [1, 1]},
     {"kernel_size": [3, 2], "stride": [2, 1], "padding": [1, 0], "ceil_mode": True},
     {"kernel_size": [3], "stride": [2], "padding": [1], "ceil_mode": True},
+    {"kernel_size": [3], "stride": [2], "ceil_mode": True},
 ]
+DILATED = [{"kernel_size": [3, 2], "padding": [1, 1], "dilation": [2, 3]}, {"kernel_size": [3, 2], "dilation": [2, 3]}]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("options", [*WINDOWS, {"kernel_size": [3, 2], "padding": [1, 1], "dilation": [2, 3]}], ids=str)
+@pytest.mark.parametrize("options", [*WINDOWS, *DILATED], ids=str)
 @pytest.mark.parametrize("shape", [(2, 3, 9, 10), (3, 8, 7)], ids=str)
 def test_max_pool2d(
     runner: OperatorRunner, dtype: torch.dtype, options: dict[str, Any], shape: tuple[int, ...]

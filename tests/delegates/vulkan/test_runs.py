@@ -137,8 +137,10 @@ def test_memory_of_the_device_serves_where_the_arena_cannot(
             results = method.execute([x, y])
         for found, expected in zip(results, Mixed()(x, y), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        assert method.last_run is not None
+        assert method.last_run.copies == tuple(copies)
         if x.numel():
-            assert sum(copy.nbytes for copy in copies) >= 4 * x.nbytes
+            assert method.last_run.bytes_copied >= 4 * x.nbytes
     assert method.last_run is not None
     assert method.last_run.delegate_scratch_bytes == 0
     with etarena.zero_copy(), pytest.raises(etarena.Error):
