@@ -9,9 +9,12 @@ result has no memory of its own and its uses count for everything it may be.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import torch
+import torch.utils._pytree as pytree
 from executorch.exir.tensor import TensorSpec
 from torch.fx import GraphModule, Node
 
+from ..allocator.errors import ExportError
 from ..loops import COND, MAP, SCAN, WHILE_LOOP
 from .timeline import Block, Branches, Loop, Touch
 
@@ -93,6 +96,7 @@ def _loop(walk: "Walk", module: GraphModule, node: Node, prefix: str, block: Blo
     position = walk.step()
     specs = node.meta["spec"]
     specs = list(specs) if isinstance(specs, list | tuple) else [specs]
+    _check_rows(f"{prefix}{node.name}", pytree.tree_leaves(node.meta.get("val"))[len(start) :])
     for spec in specs[len(start) :]:
         walk.stack(spec)
     results = walk.made(node, specs, prefix, block)
@@ -117,6 +121,17 @@ def _loop(walk: "Walk", module: GraphModule, node: Node, prefix: str, block: Blo
     walk.finish(inner)
     block.items.append(Loop(inner.start, held, inner))
     return results
+
+
+def _check_rows(name: str, stacked: Iterable[Any]) -> None:
+    """Refuse rows whose own sizes vary: ``et_copy_index`` wants them as large as they may be, and no other."""
+    for value in stacked:
+        for dim, size in enumerate(value.shape[1:] if isinstance(value, torch.Tensor) else ()):
+            if isinstance(size, torch.SymInt):
+                raise ExportError(
+                    f"the loop {name!r} stacks rows whose size {dim} varies ({size}), and the stock runtime stacks "
+                    "rows of one size only: let only the number of rows vary, or plan at run time (memory='runtime')"
+                )
 
 
 def _parts(node: Node) -> tuple[list[Any], Sequence[Any], Sequence[Any], Sequence[Any]]:

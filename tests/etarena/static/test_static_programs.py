@@ -17,6 +17,7 @@ from etarena.allocator.errors import ExportError, InputError
 from etarena.quiet import quiet
 from etarena.static import find_faults, verify
 
+from ...helpers.control_flow import map_rows
 from ...helpers.static_models import Convolved, models
 
 MODELS = models()
@@ -209,6 +210,22 @@ def test_results_that_are_inputs_come_back_whoever_provides_the_memory(inputs, o
     else:
         assert given[1].tolist() == shown[1].tolist()
     assert [one.tolist() for one in got] == [one.tolist() for one in wanted]
+
+
+class Mapped(nn.Module):
+    def forward(self, rows):
+        return map_rows(lambda row: row * 2, rows)
+
+
+def test_a_loop_over_rows_of_varying_length_is_refused_because_the_stock_runtime_stops_at_it():
+    rows = torch.randn(4, 3)
+    with pytest.raises(ExportError, match=r"stacks rows whose size 0 varies \(.*memory='runtime'"):
+        etarena.export(Mapped(), (rows,), dynamic_shapes={"rows": {1: Dim("n", max=9)}}, memory="static")
+    shapes = {"rows": {0: Dim("n", max=9)}}
+    run = stock_runtime(etarena.export(Mapped(), (rows,), dynamic_shapes=shapes, memory="static").buffer)
+    for count in (1, 9, 3):
+        (got,) = run("forward", rows := torch.randn(count, 3))
+        torch.testing.assert_close(got, rows * 2)
 
 
 class Scaled(nn.Module):
