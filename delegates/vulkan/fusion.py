@@ -67,8 +67,7 @@ def simple(activation: dict[str, Any]) -> bool:
 
 
 def fuse(graph: Graph) -> None:
-    """Fold batch norms into convolutions before them, activations into what makes their input, and sums into what is
-    resized for them; in place.
+    """Fold norms into convolutions before them, activations into what makes their input, sums into resizing; in place.
 
     Results change by rounding only: weights are scaled in double precision.
     """
@@ -119,8 +118,9 @@ def _fold_sums(graph: Graph) -> list[Operation]:
     made: list[Operation] = []
     maker: dict[int, Operation] = {}
     for operation in graph.operations:
-        ends = [operation.arguments.get(name) for name in ("self", "other")] if operation.name == ADD else []
-        for mine, other in (ends, ends[::-1]) if all(isinstance(end, TensorId) for end in ends) and ends else ():
+        given = [operation.arguments.get(name) for name in ("self", "other")] if operation.name == ADD else []
+        ends = [end for end in given if isinstance(end, TensorId)]
+        for mine, other in (ends, ends[::-1]) if len(ends) == 2 else ():
             resize = maker.get(mine.value)
             if resize is not None and uses[mine.value] == 1 and _can_add(graph, resize, mine, other):
                 made.remove(resize)
@@ -146,7 +146,9 @@ def _can_add(graph: Graph, resize: Operation, mine: TensorId, other: TensorId) -
 def _added(resize: Operation, add: Operation, addend: TensorId, *, first: bool) -> Operation:
     alpha = add.arguments.get("alpha")
     factors = [1.0, 1.0 if alpha is None else float(alpha)]
-    more = {name: add.arguments[name] for name in ("activation", "lowest", "highest") if name in add.arguments}
+    more: dict[str, Any] = {
+        name: add.arguments[name] for name in ("activation", "lowest", "highest") if name in add.arguments
+    }
     arguments = {**resize.arguments, "addend": addend, "factors": factors if first else factors[::-1], **more}
     return Operation(resize.name, arguments, add.outputs)
 

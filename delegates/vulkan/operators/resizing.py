@@ -10,8 +10,8 @@ import numpy as np
 from ....allocator.errors import Error
 from ..dtypes import ITEM_BYTES
 from .call import BoundTensor, Call, groups_1d
-from .lanes import activation_constants
 from .dims import reason_unless_float, require_one_dtype, same_dtype
+from .lanes import activation_constants
 from .registry import operator
 from .strided_copy import LOCAL, Divisors
 
@@ -64,7 +64,8 @@ def resize(call: Call, rank: int, mode: str, corners: bool = False) -> None:
         constants[1], each = 1, 4
     if mode.startswith("nearest"):
         shader, constants = f"resize_nearest_b{ITEM_BYTES[out.dtype]}", {0: int(mode == "nearest-exact")}
-    reads, added = [source], ()
+    reads: list[BoundTensor] = [source]
+    added: tuple[BoundTensor, ...] = ()
     if mode == "linear":
         reads, added, push = with_addend(call, push, constants)
     groups = groups_1d(out.numel // each, LOCAL)

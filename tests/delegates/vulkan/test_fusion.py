@@ -152,9 +152,7 @@ class Apart(Enlarged):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize(("factor", "corners"), [(4.0, False), (4.0, True), (2.0, False)])
-def test_what_is_resized_takes_a_sum(
-    device: vulkan.Device, dtype: torch.dtype, factor: float, corners: bool
-) -> None:
+def test_what_is_resized_takes_a_sum(device: vulkan.Device, dtype: torch.dtype, factor: float, corners: bool) -> None:
     """In both orders; four numbers at a time or one; NaN stays NaN."""
     model = Enlarged(factor, corners=corners)
     scale = int(factor)
