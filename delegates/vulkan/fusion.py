@@ -118,7 +118,8 @@ def _fold_sums(graph: Graph) -> list[Operation]:
     made: list[Operation] = []
     maker: dict[int, Operation] = {}
     for operation in graph.operations:
-        given = [operation.arguments.get(name) for name in ("self", "other")] if operation.name == ADD else []
+        is_sum = operation.name == ADD and isinstance(operation.arguments.get("alpha") or 1, int | float)
+        given = [operation.arguments.get(name) for name in ("self", "other")] if is_sum else []
         ends = [end for end in given if isinstance(end, TensorId)]
         for mine, other in (ends, ends[::-1]) if len(ends) == 2 else ():
             resize = maker.get(mine.value)
@@ -144,7 +145,7 @@ def _can_add(graph: Graph, resize: Operation, mine: TensorId, other: TensorId) -
 
 
 def _added(resize: Operation, add: Operation, addend: TensorId, *, first: bool) -> Operation:
-    alpha = add.arguments.get("alpha")
+    alpha = add.arguments.get("alpha")  # a number, if there is one
     factors = [1.0, 1.0 if alpha is None else float(alpha)]
     more: dict[str, Any] = {
         name: add.arguments[name] for name in ("activation", "lowest", "highest") if name in add.arguments
