@@ -25,6 +25,10 @@ ELEMENTWISE = frozenset(
 )
 
 
+ADD = "aten.add.Tensor"
+RESIZES = frozenset({"etarena.resize2d.default", "aten.upsample_bilinear2d.vec", "aten.upsample_bilinear2d.default"})
+
+
 def relu(arguments: dict[str, Any]) -> dict[str, Any] | None:
     """As the argument of a producer."""
     return {"activation": "relu"}
@@ -63,12 +67,13 @@ def simple(activation: dict[str, Any]) -> bool:
 
 
 def fuse(graph: Graph) -> None:
-    """Fold batch norms into convolutions before them, and activations into what makes their input; in place.
+    """Fold norms into convolutions before them, activations into what makes their input, sums into resizing; in place.
 
     Results change by rounding only: weights are scaled in double precision.
     """
     graph.operations = _fold_norms(graph)
     graph.operations = _fold_activations(graph)
+    graph.operations = _fold_sums(graph)
 
 
 def _uses(graph: Graph) -> Counter[int]:
@@ -106,6 +111,47 @@ def _fold_activations(graph: Graph) -> list[Operation]:
         maker.update(dict.fromkeys(operation.outputs, len(made)))
         made.append(operation)
     return made
+
+
+def _fold_sums(graph: Graph) -> list[Operation]:
+    uses = _uses(graph)
+    made: list[Operation] = []
+    maker: dict[int, Operation] = {}
+    for operation in graph.operations:
+        is_sum = operation.name == ADD and isinstance(operation.arguments.get("alpha") or 1, int | float)
+        given = [operation.arguments.get(name) for name in ("self", "other")] if is_sum else []
+        ends = [end for end in given if isinstance(end, TensorId)]
+        for mine, other in (ends, ends[::-1]) if len(ends) == 2 else ():
+            resize = maker.get(mine.value)
+            if resize is not None and uses[mine.value] == 1 and _can_add(graph, resize, mine, other):
+                made.remove(resize)
+                operation = _added(resize, operation, other, first=mine is ends[0])
+                break
+        maker.update(dict.fromkeys(operation.outputs, operation))
+        made.append(operation)
+    return made
+
+
+def _can_add(graph: Graph, resize: Operation, mine: TensorId, other: TensorId) -> bool:
+    """Whether it resizes linearly, to the sizes of what is added to it."""
+    one, two = graph.values[mine.value], graph.values[other.value]
+    return (
+        resize.name in RESIZES
+        and "addend" not in resize.arguments
+        and resize.arguments.get("mode", "bilinear") == "bilinear"
+        and one.sizes == two.sizes
+        and one.dtype == two.dtype
+    )
+
+
+def _added(resize: Operation, add: Operation, addend: TensorId, *, first: bool) -> Operation:
+    alpha = add.arguments.get("alpha")  # a number, if there is one
+    factors = [1.0, 1.0 if alpha is None else float(alpha)]
+    more: dict[str, Any] = {
+        name: add.arguments[name] for name in ("activation", "lowest", "highest") if name in add.arguments
+    }
+    arguments = {**resize.arguments, "addend": addend, "factors": factors if first else factors[::-1], **more}
+    return Operation(resize.name, arguments, add.outputs)
 
 
 def _fold_norms(graph: Graph) -> list[Operation]:

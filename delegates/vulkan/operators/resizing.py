@@ -11,6 +11,7 @@ from ....allocator.errors import Error
 from ..dtypes import ITEM_BYTES
 from .call import BoundTensor, Call, groups_1d
 from .dims import reason_unless_float, require_one_dtype, same_dtype
+from .lanes import activation_constants
 from .registry import operator
 from .strided_copy import LOCAL, Divisors
 
@@ -57,12 +58,34 @@ def resize(call: Call, rank: int, mode: str, corners: bool = False) -> None:
     divisors = Divisors.of([out.numel // (to_height * to_width), to_height, to_width])
     push = struct.pack("<12I", out.numel, divisors.shifts, *divisors.words)
     push += struct.pack("<2i2f", width, height, found[-1], found[0] if rank == 2 else 1.0)
-    shader, constants, each = f"resize_{mode}_{out.short}", {0: int(corners)}, 1
+    shader, each = f"resize_{mode}_{out.short}", 1
+    constants: dict[int, int | float] = {0: int(corners)}
     if mode == "linear" and to_width % 4 == 0 and found[-1] < 1 / 3:
         constants[1], each = 1, 4
     if mode.startswith("nearest"):
         shader, constants = f"resize_nearest_b{ITEM_BYTES[out.dtype]}", {0: int(mode == "nearest-exact")}
-    call.dispatch(shader, [source], [out], push, groups_1d(out.numel // each, LOCAL), {**constants, 100: LOCAL})
+    reads: list[BoundTensor] = [source]
+    added: tuple[BoundTensor, ...] = ()
+    if mode == "linear":
+        reads, added, push = with_addend(call, push, constants)
+    groups = groups_1d(out.numel // each, LOCAL)
+    call.dispatch(shader, reads, [out], push, groups, {**constants, 100: LOCAL}, replaceable=added)
+
+
+def with_addend(
+    call: Call, push: bytes, constants: dict[int, int | float]
+) -> tuple[list[BoundTensor], tuple[BoundTensor, ...], bytes]:
+    """What fusing gives the shader that resizes linearly: another tensor to add, and an activation."""
+    addend = call.get("addend")
+    factors = [float(number) for number in call.get("factors") or (1.0, 0.0)]
+    constants.update(activation_constants(call))
+    if addend is None:
+        return [source_of(call)] * 2, (), push + struct.pack("<2f", *factors)
+    require_one_dtype(call, addend, call.out)
+    if addend.shape != call.out.shape or len(factors) != 2:
+        raise Error(f"{call.name} of Vulkan adds the shape {addend.shape} to {call.out.shape}")
+    constants[2] = 1
+    return [source_of(call), addend], (addend,), push + struct.pack("<2f", *factors)
 
 
 @operator("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")

@@ -3,15 +3,13 @@
 #extension GL_GOOGLE_include_directive : require
 #include "elements.glsl"
 #include "mathematics.glsl"
+#include "simple_activation.glsl"
 
 layout(constant_id = 0) const int OP = 0;
 layout(constant_id = 1) const int KIND = FLOAT;
 layout(constant_id = 2) const int T_A = F32;
 layout(constant_id = 3) const int T_B = F32;
 layout(constant_id = 4) const int T_OUT = F32;
-layout(constant_id = 20) const int ACTIVATION = 0;  // as in activation.glsl, of floats: none, relu, clamp
-layout(constant_id = 21) const float LOWEST = 0.0;
-layout(constant_id = 22) const float HIGHEST = 0.0;
 layout(push_constant) uniform Parameters {
   uint count;
   uint number_a;  // operands that are numbers, of the kind
@@ -99,12 +97,6 @@ bvec4 holds(ivec4 a, ivec4 b) {
   }
   uvec4 s = uvec4(notEqual(a, ivec4(0))), t = uvec4(notEqual(b, ivec4(0)));
   return bvec4(OP == LOGICAL_AND ? s & t : OP == LOGICAL_OR ? s | t : s ^ t);
-}
-
-vec4 activated(vec4 x) {
-  if (ACTIVATION == 1) return keep_nan(x, max(x, vec4(0.0)));
-  if (ACTIVATION == 2) return keep_nan(x, min(max(x, vec4(LOWEST)), vec4(HIGHEST)));
-  return x;
 }
 
 void main() {

@@ -1,13 +1,15 @@
-// Resizes images (planes of height x width) by linear interpolation.
+// Resizes images (planes of height x width) by linear interpolation; another tensor may be added to the result.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "storage.glsl"
+#include "simple_activation.glsl"
 
 layout(local_size_x_id = 100) in;
 layout(constant_id = 0) const bool CORNERS = false;  // align_corners
 // Each invocation makes four results of a row, of rows that are multiples of four and more than three times as wide as
 // the source's: they lie between three of its columns.
 layout(constant_id = 1) const bool FOUR = false;
+layout(constant_id = 2) const bool ADDS = false;
 
 layout(push_constant) uniform Parameters {
   uint count;
@@ -16,10 +18,13 @@ layout(push_constant) uniform Parameters {
   uint magics[5];
   ivec2 source_size;  // width, height
   vec2 scale;         // from places of the result to those of the source
+  vec2 factors;       // of what is resized, and of what is added to it
 };
 layout(set = 0, binding = 0) readonly buffer Source { STORED source[]; };
-layout(set = 0, binding = 1) writeonly buffer Target { STORED target[]; };
-layout(set = 0, binding = 1) writeonly buffer Target4 { STORED4 target4[]; };
+layout(set = 0, binding = 1) readonly buffer Addend { STORED addend[]; };  // the source, not read, without ADDS
+layout(set = 0, binding = 1) readonly buffer Addend4 { STORED4 addend4[]; };
+layout(set = 0, binding = 2) writeonly buffer Target { STORED target[]; };
+layout(set = 0, binding = 2) writeonly buffer Target4 { STORED4 target4[]; };
 
 #include "division.glsl"
 
@@ -44,7 +49,8 @@ void make_four(uint index, uint x, uint above, uint below, float down) {
     bool next = first > begin;
     found[i] = mix(next ? columns[1] : columns[0], next ? columns[2] : columns[1], clamp(place - first, 0.0, 1.0));
   }
-  target4[index / 4u] = STORED4(found);
+  if (ADDS) found = factors.x * found + factors.y * vec4(addend4[index / 4u]);
+  target4[index / 4u] = STORED4(activated(found));
 }
 
 void main() {
@@ -64,5 +70,7 @@ void main() {
   }
   float top = mix(read(above + first.x), read(above + second.x), part.x);
   float bottom = mix(read(below + first.x), read(below + second.x), part.x);
-  target[index] = STORED(mix(top, bottom, part.y));
+  float found = mix(top, bottom, part.y);
+  if (ADDS) found = factors.x * found + factors.y * float(addend[index]);
+  target[index] = STORED(activated(vec4(found)).x);
 }

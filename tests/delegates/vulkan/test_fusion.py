@@ -121,3 +121,67 @@ def test_arithmetic_takes_activations(device: vulkan.Device) -> None:
         x, y = torch.randn(count, 5, 7) * 4, torch.randn(count, 5, 7) * 4
         x[0, 0, 3] = y[0, 2, 1] = float("nan")
         torch.testing.assert_close(method.execute([x, y])[0], Residual()(x, y), rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+class Enlarged(nn.Module):
+    """Pictures made larger, with sums behind them."""
+
+    def __init__(self, factor: float, *, corners: bool = False) -> None:
+        super().__init__()
+        self.factor, self.corners = factor, corners
+
+    def wide(self, x: torch.Tensor) -> torch.Tensor:
+        """Larger."""
+        return nn.functional.interpolate(x, scale_factor=self.factor, mode="bilinear", align_corners=self.corners)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two sums that become one with what they add to."""
+        one = torch.add(self.wide(x), y, alpha=-0.5).clamp(-0.5, 0.75)
+        return one, torch.relu(torch.add(y * 2, self.wide(x - 1), alpha=3)) + y
+
+
+class Apart(Enlarged):
+    """Sums that must not: of other sizes, of nearest pixels, of what is read twice."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """All in one."""
+        wide = self.wide(x)
+        near = nn.functional.interpolate(x, scale_factor=self.factor, mode="nearest")
+        return (self.wide(x * 2) + y[:, :1]) * (wide + y) - wide + (near + y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(("factor", "corners"), [(4.0, False), (4.0, True), (2.0, False)])
+def test_what_is_resized_takes_a_sum(device: vulkan.Device, dtype: torch.dtype, factor: float, corners: bool) -> None:
+    """In both orders; four numbers at a time or one; NaN stays NaN."""
+    model = Enlarged(factor, corners=corners)
+    scale = int(factor)
+
+    def given(height: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        x, y = torch.randn(1, 3, height, width), torch.randn(1, 3, scale * height, scale * width)
+        y[0, 1, 0, 1] = float("nan")
+        return x.to(dtype), y.to(dtype)
+
+    sizes = [torch.export.Dim(name, min=1, max=64) for name in ("height", "width")]
+    shapes = {"x": dict(enumerate(sizes, 2)), "y": {i: scale * size for i, size in enumerate(sizes, 2)}}
+    partitioners = [etarena.VulkanPartitioner()]
+    file = etarena.export(model, given(3, 5), dynamic_shapes=shapes, partitioners=partitioners).buffer
+    method = etarena.load(file, etarena.Arena(poison=True), vulkan=device).method()
+    tolerance = 1e-2 if dtype == torch.float16 else 1e-4
+    for height, width in [(3, 5), (1, 1), (7, 4), (16, 9), (3, 5)]:
+        x, y = given(height, width)
+        for found, expected in zip(method.execute([x, y]), model(x, y), strict=True):
+            torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def test_sums_become_one_with_what_is_resized_where_they_can(device: vulkan.Device) -> None:
+    x, y = torch.randn(1, 3, 4, 5), torch.randn(1, 3, 16, 20)
+
+    def kinds(model: nn.Module) -> list[str]:
+        return [name for name in names(model, x, y) if "add" in name or "upsample" in name]
+
+    assert kinds(Enlarged(4.0)) == ["upsample_bilinear2d+clamp", "upsample_bilinear2d+relu", "add"]
+    assert sorted(kinds(Apart(4.0))) == ["add"] * 4 + ["upsample_bilinear2d"] * 2 + ["upsample_nearest2d"]
+    file = etarena.export(Apart(4.0), (x, y), partitioners=[etarena.VulkanPartitioner()]).buffer
+    method = etarena.load(file, etarena.Arena(poison=True), vulkan=device).method()
+    torch.testing.assert_close(method.execute([x, y])[0], Apart(4.0)(x, y), rtol=1e-4, atol=1e-4)
