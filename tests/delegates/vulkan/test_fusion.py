@@ -150,8 +150,11 @@ class Apart(Enlarged):
         return (self.wide(x * 2) + y[:, :1]) * (wide + y) - wide + (near + y)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize(("factor", "corners"), [(4.0, False), (4.0, True), (2.0, False)])
+@pytest.mark.parametrize(
+    ("dtype", "factor", "corners"),
+    [(torch.float32, 4.0, False), (torch.float16, 4.0, True), (torch.float32, 2.0, True), (torch.float16, 2.0, False)],
+    ids=str,
+)
 def test_what_is_resized_takes_a_sum(device: vulkan.Device, dtype: torch.dtype, factor: float, corners: bool) -> None:
     """In both orders; four numbers at a time or one; NaN stays NaN."""
     model = Enlarged(factor, corners=corners)
