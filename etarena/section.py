@@ -21,7 +21,7 @@ from .instructions import read_steps
 from .liveness import Lifetimes, MovedOutputError, analyse
 from .order import example_sizes, preferred_order
 from .states import States, tell_lengths
-from .symbols import Registers, name_symbols
+from .symbols import Registers, name_symbols, named_text
 from .traced import expression
 from .unbacked import is_unbacked
 from .unplanned import NamedSizes
@@ -112,7 +112,7 @@ def build_section(
             symbols, input_sizes, {entry.symbol for entry in told} | {symbols[entry.symbol] for entry in lengths}
         ),
         size_code=registers.code,
-        guards=[plan.Guard(registers[expr], _readable(text, symbols, names)) for expr, text in kept],
+        guards=[plan.Guard(registers[expr], named_text(text, symbols, names)) for expr, text in kept],
         values=[_describe(method, index, lifetimes, position, outputs, registers) for index in listed],
         inputs=described_inputs(method, position, symbols, list(capture.input_sizes)),
         outputs=described_outputs(method, position, results, registers),
@@ -290,10 +290,3 @@ def _delegates(emitted: ExecutionPlan) -> list[plan.Delegate]:
         for position, instruction in enumerate(chain.instructions)
         if isinstance(call := instruction.instr_args, DelegateCall)
     ]
-
-
-def _readable(text: str, symbols: Sequence[sympy.Symbol], names: Sequence[str]) -> str:
-    expr_names = {str(symbol): name for symbol, name in zip(symbols, names, strict=True)}
-    for symbol, name in sorted(expr_names.items(), key=lambda pair: -len(pair[0])):
-        text = text.replace(symbol, name)
-    return text

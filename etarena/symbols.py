@@ -1,5 +1,6 @@
 """Every size as a register of one size program, and names for symbols."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 import sympy
@@ -9,7 +10,7 @@ from .allocator.errors import ExportError, PlanError
 from .allocator.size_compiler import compile_sizes
 from .traced import Size
 
-__all__ = ["Registers", "name_symbols"]
+__all__ = ["Registers", "name_symbols", "named_text"]
 
 
 class Registers:
@@ -56,3 +57,9 @@ def name_symbols(symbols: Sequence[sympy.Symbol], names: Mapping[sympy.Symbol, s
         name = names.get(symbol, str(symbol))
         chosen.append(name if name not in chosen else f"{name}_{symbol}")
     return chosen
+
+
+def named_text(text: str, symbols: Sequence[sympy.Symbol], names: Sequence[str]) -> str:
+    """Put the names of symbols into a text, all at once: a name may be another symbol's."""
+    name_of = {str(symbol): name for symbol, name in zip(symbols, names, strict=True)}
+    return re.sub(r"\w+", lambda word: name_of.get(word.group(), word.group()), text)

@@ -7,7 +7,7 @@ from etarena import ExportError
 from etarena.allocator.plan import Binding
 from etarena.allocator.size_binding import InputSize, bind_symbols
 from etarena.allocator.sizes import SizeProgram
-from etarena.symbols import Registers, name_symbols
+from etarena.symbols import Registers, name_symbols, named_text
 
 n, h, k = sympy.symbols("n h k", integer=True, nonnegative=True)
 
@@ -65,3 +65,8 @@ def test_a_size_with_an_unknown_function_is_refused():
     registers.want(sympy.Function("mystery")(n))
     with pytest.raises(ExportError, match="mystery"):
         registers.compile()
+
+
+def test_names_go_into_a_text_at_once():
+    symbols = sympy.symbols("s7 s77 s27")
+    assert named_text("s77*s7 + 4 >= s27", symbols, ["s27", "rows", "s7"]) == "rows*s27 + 4 >= s7"
