@@ -71,7 +71,7 @@ class VulkanDelegate(LastCall, Delegate):
     def requirements(self, shapes: Sequence[Any]) -> list[Requirement]:
         """Arguments lie in memory that the device sees: planned memory, or the device's own."""
         access = [READ] * self.n_inputs + [WRITE] * (len(shapes) - self.n_inputs)
-        alignment = max(64, self.limits["minStorageBufferOffsetAlignment"])
+        alignment = max(PADDING, self.limits["minStorageBufferOffsetAlignment"])
         return [
             Requirement(alignment=alignment, size_multiple=PADDING, devices=TAKES, access=one, planned=True)
             if self.session.shares_arena and i not in self._unread  # others are copied anyway, or not read
