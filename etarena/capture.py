@@ -70,13 +70,14 @@ def capture_model(
 def _traced(model: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool) -> ExportedProgram:
     """Export with torch, once more from a clean slate if what Dynamo remembers of the same code stands in the way.
 
-    Bodies of control flow are traced by Dynamo, which keeps the fixed sizes of an earlier export of the same class.
+    Bodies of control flow are traced by Dynamo, which keeps the fixed sizes of an earlier export of the same class,
+    or excludes them from later ones.
     """
     with size_oblivious_tracing(), data_dependent_tracing(), torch.no_grad():  # loops with an int have no gradients
         try:
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
         except torch._dynamo.exc.UserError as error:
-            if "specialized it to be a constant" not in str(error):
+            if not any(reason in str(error) for reason in ("specialized it to be a constant", "Constraints violated")):
                 raise
             torch._dynamo.reset()
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)

@@ -187,3 +187,18 @@ def test_a_decoder_called_with_token_ids_alone_runs_any_batch_and_length():
         shapes_of({0: DYNAMIC, 1: DYNAMIC}),
         calls,
     )
+
+
+def test_what_dynamo_remembers_is_forgotten_where_it_breaks_an_export(monkeypatch):
+    """Sizes of earlier exports are excluded from later ones, depending on all that the process traced before."""
+    export, failures = torch.export.export, ["Constraints violated (n)! ... the generated guard 64 != size"]
+
+    def remembering(*args, **options):
+        if failures:
+            raise torch._dynamo.exc.UserError(torch._dynamo.exc.UserErrorType.CONSTRAINT_VIOLATION, failures.pop())
+        return export(*args, **options)
+
+    monkeypatch.setattr(torch.export, "export", remembering)
+    exported = etarena.export(torch.nn.ReLU(), (torch.randn(3, 4),), dynamic_shapes=({0: torch.export.Dim("n")},))
+    assert [symbol.name for symbol in exported.plan().symbols] == ["n"]
+    assert not failures

@@ -61,11 +61,12 @@ def make_application(extensions: list[str], timeline: bool) -> Iterator[Applicat
     )
     physical = vk.vkEnumeratePhysicalDevices(instance)[0]
     features = vk.VkPhysicalDeviceTimelineSemaphoreFeatures(timelineSemaphore=int(timeline))
+    queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=0, pQueuePriorities=[1.0])  # a name keeps the priorities
     device = vk.vkCreateDevice(
         physical,
         vk.VkDeviceCreateInfo(
             pNext=features,
-            pQueueCreateInfos=[vk.VkDeviceQueueCreateInfo(queueFamilyIndex=0, pQueuePriorities=[1.0])],
+            pQueueCreateInfos=[queue],
             ppEnabledExtensionNames=extensions,
         ),
         None,
