@@ -10,6 +10,7 @@ __all__ = ["found_plan", "leaders_of", "pin_whole_groups", "plan_groups", "split
 DEFAULT_ALIGNMENT = 64
 QUICK_NODES = 2000
 QUICK_NS = 5_000_000
+NO_END_NS = 1 << 60
 FOUND = 1
 
 
@@ -57,8 +58,10 @@ def plan_groups(
             fitted_peak, fitted = search.fit(candidate)
             if fitted_peak < peak or (name == "given" and fitted_peak == peak):
                 peak, offsets, rule = fitted_peak, fitted, name
-    if peak > bound and (planner.budget_ns or planner.effort):
-        nodes, limit = (planner.max_nodes, planner.budget_ns) if planner.budget_ns else (QUICK_NODES, QUICK_NS)
+    if peak > bound and (planner.exactly or planner.effort):
+        nodes, limit = QUICK_NODES, QUICK_NS
+        if planner.exactly:
+            nodes, limit = planner.max_nodes, planner.budget_ns or NO_END_NS
         status, lower, better = search.lower(bound, peak, nodes, limit)
         if status == FOUND:
             peak, offsets, rule = lower, better, "exact"

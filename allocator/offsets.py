@@ -125,7 +125,7 @@ def plan_exact(
     planner = OffsetPlanner(
         common,
         budget_ns=limit if capacity is None else 0,
-        max_nodes=min(max_nodes, UNLIMITED),
+        max_nodes=min(max_nodes, UNLIMITED) if capacity is None else None,
         thorough=True,
     )
     plan = plan_groups(planner, sizes, first, last, groups or (), pinned=pinned, alignments=alignments)
@@ -136,7 +136,7 @@ def plan_exact(
     pins = pin_whole_groups(leader, dict(pinned or {}))
     status = STOPPED
     if search.load(sizes, first, last, planner.alignment, pinned=pins, leader=leader, alignments=alignments):
-        status, offsets = search.within(capacity, planner.max_nodes, limit)
+        status, offsets = search.within(capacity, min(max_nodes, UNLIMITED), limit)
     if status != FOUND:
         raise _not_found(capacity, plan, timeout, proven=status == INFEASIBLE)
     storage = storage_bytes(sizes, leader)

@@ -30,12 +30,10 @@ cdef class OrientedPlanner:
     cdef int64_t* ends                  # scratch
     cdef int capacity
 
-    # As OffsetPlanner.plan.
+    # As OffsetPlanner.plan. `again`: the lifetimes are those of this planner's last plan, which saves a comparison.
     cdef int plan(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last, const int32_t* order,
-                  int n_order, int64_t* offsets, int64_t* peak, int64_t* lower_bound) except -1 nogil
-    # The same for the lifetimes planned last, if a replay is good enough: False, and nothing is planned, if none is.
-    cdef bint replay_again(self, int n, const int64_t* sizes, int64_t* offsets, int64_t* peak,
-                           int64_t* lower_bound) except -1 nogil
+                  int n_order, int64_t* offsets, int64_t* peak, int64_t* lower_bound, bint again) except -1 nogil
     cdef void forget(self) noexcept nogil
     cdef bint replay(self, const int64_t* sizes, int64_t* offsets, int64_t* peak, int64_t* lower_bound) noexcept nogil
-    cdef int remember(self, const int64_t* sizes, const int64_t* offsets, int64_t peak) except -1 nogil
+    cdef int improve(self, const int64_t* sizes, int64_t* offsets, int64_t* peak) except -1 nogil
+    cdef int remember(self, const int64_t* sizes, const int64_t* offsets, double excess) except -1 nogil

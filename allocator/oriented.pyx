@@ -28,6 +28,7 @@ cdef extern from "orientation.h" nogil:
 cdef int64_t UNLIMITED = (<uint64_t>1 << 63) - 1
 cdef double SLACK = 0.0005              # above the bound that is always taken
 cdef double LARGEST_EXCESS = 0.01       # above the bound that is taken if a search left as much elsewhere
+cdef int64_t NODES_PER_BUFFER = 3       # of exact search: a way down without a failure takes one for each buffer
 
 
 cdef class OrientedPlanner:
@@ -40,7 +41,8 @@ cdef class OrientedPlanner:
     ----------
     planner : OffsetPlanner
         Searches when no replay is good enough: within 0.05 % of the bound that the planner aims at, or within what a
-        search left above it for other sizes, up to 1 %.
+        search left above it for other sizes, up to 1 %. What it leaves above 0.05 % is searched exactly, for a limited
+        number of nodes, so that plans are the same on every machine.
     """
 
     def __cinit__(self, OffsetPlanner planner not None):
@@ -74,7 +76,7 @@ cdef class OrientedPlanner:
         cdef array offsets = array("q", bytes(8 * (n + 1)))
         with nogil:
             self.plan(n, int64s(size_array), int32s(first_array), int32s(last_array), int32s(order_array), n_order,
-                      int64s(offsets), &peak, &lower_bound)
+                      int64s(offsets), &peak, &lower_bound, False)
         found = offsets.tolist()[:n]
         placed = sorted(range(n), key=found.__getitem__)
         return Plan(found, peak, lower_bound, placed, "replayed" if self.replayed else "searched")
@@ -112,21 +114,17 @@ cdef class OrientedPlanner:
         return plans
 
     cdef int plan(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last, const int32_t* order,
-                  int n_order, int64_t* offsets, int64_t* peak, int64_t* lower_bound) except -1 nogil:
-        if n > 0 and self.count > 0:
-            self.planner.lifetimes.learn(n, first, last)
-        if not self.replay_again(n, sizes, offsets, peak, lower_bound):
-            self.planner.plan(n, sizes, first, last, order, n_order, offsets, peak, lower_bound)
-            self.remember(sizes, offsets, peak[0])
-        return 0
-
-    cdef bint replay_again(self, int n, const int64_t* sizes, int64_t* offsets, int64_t* peak,
-                           int64_t* lower_bound) except -1 nogil:
+                  int n_order, int64_t* offsets, int64_t* peak, int64_t* lower_bound, bint again) except -1 nogil:
         self.replayed = False
+        if n > 0 and self.count > 0 and not again:
+            self.planner.lifetimes.learn(n, first, last)
         if self.count > 0 and n == self.planner.lifetimes.n and self.planner.lifetimes.version == self.lifetimes:
             self.planner.placement.begin(n, sizes)
             self.replayed = self.replay(sizes, offsets, peak, lower_bound)
-        return self.replayed
+        if not self.replayed:
+            self.planner.plan(n, sizes, first, last, order, n_order, offsets, peak, lower_bound)
+            self.improve(sizes, offsets, peak)
+        return 0
 
     cdef void forget(self) noexcept nogil:
         cdef int k
@@ -152,27 +150,35 @@ cdef class OrientedPlanner:
                 return True
         return False
 
-    cdef int remember(self, const int64_t* sizes, const int64_t* offsets, int64_t peak) except -1 nogil:
-        """Keep the plan that was just found if it is good enough to be replayed."""
+    cdef int improve(self, const int64_t* sizes, int64_t* offsets, int64_t* peak) except -1 nogil:
+        """Go on from the plan that was just found if it is not close to the bound, and keep it if it is then."""
         cdef int64_t lower_bound, target
+        self.planner.lifetimes.bound(sizes, self.planner.placement.steps, &lower_bound, &target)
+        if peak[0] > target + <int64_t>(target * SLACK):
+            self.planner.plan_exactly(target, NODES_PER_BUFFER * self.planner.lifetimes.n, offsets, peak)
+        if peak[0] <= target + <int64_t>(target * LARGEST_EXCESS):
+            self.remember(sizes, offsets, max(peak[0] / <double>max(target, 1) - 1, 0))
+        return 0
+
+    cdef int remember(self, const int64_t* sizes, const int64_t* offsets, double excess) except -1 nogil:
+        """Keep a plan, to be replayed."""
         cdef int n = self.planner.lifetimes.n
-        cdef Replayable* kept = &self.known[self.count] if self.count < MOST_ORIENTATIONS else NULL
+        cdef Replayable* kept
         if self.planner.lifetimes.version != self.lifetimes:
             self.forget()
             self.lifetimes = self.planner.lifetimes.version
-            kept = &self.known[0]
-        self.planner.lifetimes.bound(sizes, self.planner.placement.steps, &lower_bound, &target)
-        if kept is NULL or n == 0 or peak > target + <int64_t>(target * LARGEST_EXCESS):
+        if n == 0 or self.count == MOST_ORIENTATIONS:
             return 0
         if n > self.capacity:
             self.capacity = 0
             if grow(<void**>&self.ends, n * sizeof(int64_t)) != 0:
                 raise_memory()
             self.capacity = n
+        kept = &self.known[self.count]
         if not orient(&kept.orientation, n, self.planner.lifetimes.starts_before, self.planner.lifetimes.starts_until,
                       n, sizes, offsets):
             raise_memory()
-        kept.excess = peak / <double>target - 1 if peak > target else 0
+        kept.excess = excess
         self.count += 1
         return 0
 

@@ -14,8 +14,9 @@ cdef array as_array(str code, str name, values, int n)
 cdef class OffsetPlanner:
     cdef readonly int64_t alignment     # bytes, the default for every buffer
     cdef readonly int effort            # how much repair may cost, in units of about a microsecond for each buffer
-    cdef readonly int64_t budget_ns     # ns from the start of a plan until exact search must end; 0: none
+    cdef readonly int64_t budget_ns     # ns from the start of a plan until exact search must end; 0: unlimited
     cdef readonly int64_t max_nodes     # and how much it may do
+    cdef readonly bint exactly          # whether there is an exact search at all
     cdef readonly bint thorough         # whether bytes lost to alignment are searched for too
     cdef readonly int rules             # bit set of the rules that are tried
     cdef readonly int winner            # what won the last plan: a rule, -1: the given order, -2: exact search
@@ -42,6 +43,8 @@ cdef class OffsetPlanner:
     cdef int plan_pinned(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last,
                          const int32_t* order, int n_order, const int64_t* pinned, int64_t* offsets, int64_t* peak,
                          int64_t* lower_bound) except -1 nogil
+    # Go on from the plan just made by exact search, until `target` is reached: writes the better plan, or the same.
+    cdef int plan_exactly(self, int64_t target, int64_t max_nodes, int64_t* offsets, int64_t* peak) except -1 nogil
 
     cdef int reserve(self, int n) noexcept nogil
     cdef int take_order(self, const int32_t* order, int n_order) except -1 nogil
@@ -51,5 +54,5 @@ cdef class OffsetPlanner:
     cdef void search(self, int64_t target) noexcept nogil
     cdef void list_free(self) noexcept nogil
     cdef void repair(self, int64_t target) noexcept nogil
-    cdef int refine(self, int64_t target, int64_t deadline) except -1 nogil
+    cdef int refine(self, int64_t target, int64_t max_nodes, int64_t deadline) except -1 nogil
     cdef void sort_by_offset(self) noexcept nogil

@@ -23,7 +23,7 @@ class OffsetPlanner:
         effort: int = 1,
         rules: Sequence[str] = ...,
         budget_ns: int = 0,
-        max_nodes: int = ...,
+        max_nodes: int | None = None,
         thorough: bool = False,
     ) -> Self: ...
     @property
@@ -34,6 +34,8 @@ class OffsetPlanner:
     def budget_ns(self) -> int: ...
     @property
     def max_nodes(self) -> int: ...
+    @property
+    def exactly(self) -> bool: ...
     @property
     def thorough(self) -> bool: ...
     @property

@@ -77,10 +77,10 @@ cdef class OffsetPlanner:
         Which of `RULES` are tried; all by default.
     budget_ns : int, optional
         Time for a plan, in ns: what rules and repair leave of it goes to exact search, as long as the bound is not
-        reached. 0 (the default) means no exact search.
+        reached. 0 (the default) means no limit.
     max_nodes : int, optional
-        How many nodes exact search may visit, some microseconds each; unlimited by default. Plans are the same on every
-        machine if this limit is met before the time is up.
+        How many nodes exact search may visit, some microseconds each. Plans are the same on every machine if this limit
+        is met before the time is up. With neither limit there is no exact search.
     thorough : bool, optional
         Search on as long as the raw lower bound is missed, even if the bytes above it are lost to alignment.
 
@@ -97,14 +97,14 @@ cdef class OffsetPlanner:
         effort: int = 1,
         rules: Sequence[str] = RULES,
         budget_ns: int = 0,
-        max_nodes: int = LARGEST_NODES,
+        max_nodes: int | None = None,
         thorough: bool = False,
     ):
         if not (0 < alignment <= 1 << 30 and alignment & (alignment - 1) == 0):
             raise ValueError(f"alignment {alignment} is no power of two up to 2**30")
         if not 0 <= effort <= LARGEST_EFFORT:
             raise ValueError(f"effort {effort} is out of range (expected 0 to {LARGEST_EFFORT})")
-        if not 0 <= budget_ns < LARGEST_NODES or not 0 <= max_nodes <= LARGEST_NODES:
+        if not 0 <= budget_ns < LARGEST_NODES or not 0 <= (max_nodes or 0) <= LARGEST_NODES:
             raise ValueError(f"budget_ns {budget_ns} or max_nodes {max_nodes} is out of range (expected 0 to 2**60)")
         for rule in rules:
             if rule not in RULES:
@@ -115,7 +115,8 @@ cdef class OffsetPlanner:
         self.alignment = alignment
         self.effort = effort
         self.budget_ns = budget_ns
-        self.max_nodes = max_nodes
+        self.exactly = budget_ns > 0 or max_nodes is not None
+        self.max_nodes = LARGEST_NODES if max_nodes is None else max_nodes
         self.thorough = thorough
         self.winner = GIVEN
         self.lifetimes = Lifetimes()
@@ -183,7 +184,7 @@ cdef class OffsetPlanner:
                          const int32_t* order, int n_order, const int64_t* pinned, int64_t* offsets, int64_t* peak,
                          int64_t* lower_bound) except -1 nogil:
         cdef int64_t target
-        cdef int64_t deadline = clock_ns() + self.budget_ns if self.budget_ns > 0 else 0
+        cdef int64_t deadline = clock_ns() + self.budget_ns if self.budget_ns > 0 else UNLIMITED
         if n < 0 or n_order < 0:
             raise_count(n, n_order)
         if self.reserve(n) != 0:
@@ -202,9 +203,15 @@ cdef class OffsetPlanner:
             self.attempt(UNLIMITED)
         self.search(self.unpadded(n, target, lower_bound[0]))
         self.repair(target)
-        if deadline > 0:
-            self.refine(lower_bound[0] if self.thorough else target, deadline)
+        if self.exactly:
+            self.refine(lower_bound[0] if self.thorough else target, self.max_nodes, deadline)
         memcpy(offsets, self.best_offsets, n * sizeof(int64_t))
+        peak[0] = self.best_peak
+        return 0
+
+    cdef int plan_exactly(self, int64_t target, int64_t max_nodes, int64_t* offsets, int64_t* peak) except -1 nogil:
+        self.refine(target, max_nodes, UNLIMITED)
+        memcpy(offsets, self.best_offsets, self.lifetimes.n * sizeof(int64_t))
         peak[0] = self.best_peak
         return 0
 
@@ -257,8 +264,8 @@ cdef class OffsetPlanner:
             memmove(self.order + destination + 1, self.order + destination, (position - destination) * sizeof(int32_t))
             self.order[destination] = culprit
 
-    cdef int refine(self, int64_t target, int64_t deadline) except -1 nogil:
-        """Search exactly with the time that is left."""
+    cdef int refine(self, int64_t target, int64_t max_nodes, int64_t deadline) except -1 nogil:
+        """Search exactly within what is left."""
         cdef int i
         if self.best_peak <= target:
             return 0
@@ -270,7 +277,7 @@ cdef class OffsetPlanner:
             self.lifetimes.last,
         ):
             return 0
-        if self.exact.improve(target, &self.best_peak, self.max_nodes, deadline, self.best_offsets) == EXACT_FOUND:
+        if self.exact.improve(target, &self.best_peak, max_nodes, deadline, self.best_offsets) == EXACT_FOUND:
             self.winner = EXACT
             self.repaired = False
             self.sort_by_offset()

@@ -310,12 +310,11 @@ cdef class ShapeBinder:
                     count, sizes.data(), self.first.data(), self.last.data(), self.crossing.data(),
                     <int> self.crossing.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
                 )
-            elif not self.same_lifetimes or not self.oriented.replay_again(
-                count, sizes.data(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
-            ):
+            else:
                 self.oriented.plan(
                     count, sizes.data(), self.first.data(), self.last.data(), self.preferred.data(),
                     <int> self.preferred.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
+                    self.same_lifetimes,
                 )
         self.same_lifetimes = not self.in_stages
         if caches:

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["PADDING", "BoundGraph", "Place", "padded"]
 
 PADDING = 16  # bytes; what shaders may read or write up to behind a tensor
-NODES = 500  # of exact search, some microseconds each, where the planner's rules miss the lower bound
-NO_END_NS = 10**12  # so that the nodes end it: a graph that is bound anew must get the plan that it had
+NODES = 500  # of exact search, some microseconds each, where rules miss the bound: the same plan on every machine
 COPY = "copy_words"
 EMPTY = BoundTensor(0, "uint8", ())
 
@@ -207,7 +206,7 @@ class BoundGraph:
                 nbytes[root] = max(nbytes.get(root, 0), padded(tensor.nbytes))
         roots = list(first)
         alignment = max(64, self.limits["minStorageBufferOffsetAlignment"])
-        planner = OffsetPlanner(alignment, budget_ns=NO_END_NS, max_nodes=NODES)
+        planner = OffsetPlanner(alignment, max_nodes=NODES)
         plan = planner.find([nbytes[r] for r in roots], [first[r] for r in roots], [last[r] for r in roots])
         self._offsets = dict(zip(roots, plan.offsets, strict=True))
         self.scratch_bytes, self.lower_bound = plan.peak, plan.lower_bound

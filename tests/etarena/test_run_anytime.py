@@ -38,7 +38,7 @@ def lives(seed, buffers=14, steps=10):
 
 @pytest.fixture(scope="module")
 def model():
-    return Intervals(lives(18))
+    return Intervals(lives(4, 20, 12))
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +68,9 @@ def run_until_better(method, inputs, expected):
 
 def test_a_hot_plan_is_replaced_by_a_better_one_between_runs(model, exported):
     method = etarena.load(exported.buffer, etarena.Arena(1 << 32), anytime=True).method()
-    x, y = torch.randn(20), torch.randn(700)
+    x, y = torch.randn(300), torch.randn(41)
     first, later = run_until_better(method, [x, y], model(x, y))
-    assert planned_from_scratch(method, [(20,), (700,)]) <= later < first
+    assert planned_from_scratch(method, [(300,), (41,)]) <= later < first
     other = torch.randn(5), torch.randn(3)
     assert torch.allclose(method.execute(list(other))[0], model(*other), rtol=1e-4)
     method.execute([x, y])
@@ -80,7 +80,7 @@ def test_a_hot_plan_is_replaced_by_a_better_one_between_runs(model, exported):
 
 def test_plans_stay_as_they_are_unless_asked(exported):
     method = etarena.load(exported.buffer, etarena.Arena(1 << 32)).method()
-    x, y = torch.randn(20), torch.randn(700)
+    x, y = torch.randn(300), torch.randn(41)
     sizes = set()
     for _ in range(50):
         method.execute([x, y])
@@ -91,7 +91,7 @@ def test_plans_stay_as_they_are_unless_asked(exported):
 
 def test_trimming_ends_the_search(exported):
     method = etarena.load(exported.buffer, etarena.Arena(1 << 32), anytime=True).method()
-    x, y = torch.randn(20), torch.randn(700)
+    x, y = torch.randn(300), torch.randn(41)
     for _ in range(3):
         method.execute([x, y])
     method.trim()
