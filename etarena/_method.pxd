@@ -7,6 +7,7 @@ from etarena._binding cimport BoundShape, ShapeBinder
 from etarena._device_memory cimport DeviceMemory
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
+from etarena._plan_cache cimport PlanCache
 from etarena._runtime cimport NativeMethod
 from etarena._staged_run cimport StagedRun
 from etarena._states cimport StateKeeper
@@ -26,9 +27,7 @@ cdef class PlannedMethod:
     cdef OutputWriter writer
     cdef DeviceMemory devices
     cdef StagedRun stages               # None when the input sizes determine all sizes
-    cdef object cache                     # OrderedDict: key bytes -> BoundShape, least recently used first
-    cdef readonly size_t cached_bytes
-    cdef readonly size_t cache_limit
+    cdef PlanCache cache
     cdef readonly bint anytime            # improve plans that are used again, in the background
     cdef bint keeps_plans                 # other plans than the one in use
     cdef BoundShape current               # what the native tensors are bound to; None when they must be bound anew
@@ -45,6 +44,7 @@ cdef class PlannedMethod:
     cdef BoundShape last_bound
     cdef bint last_cached
     cdef int64_t last_plan_ns
+    cdef int64_t last_bind_ns
     cdef list last_copies
     cdef tuple last_outside
     cdef object background                # RunQueue
@@ -55,7 +55,6 @@ cdef class PlannedMethod:
     cdef BoundShape choose_plan(self)
     cdef BoundShape run(self, BoundShape bound)
     cdef BoundShape told_stage(self, BoundShape bound, object told)
-    cdef int keep_within_limit(self) except -1
     cdef BoundShape better_plan(self, BoundShape bound)
     cdef int rebind(self, BoundShape bound) except -1
     cdef int point_inputs(self) except -1

@@ -5,17 +5,17 @@ A call reads the caller's tensors in place, finds or makes the plan of their sha
 memory and runs. With the shapes of the call before, only the pointers of inputs and outputs change.
 """
 
-from collections import OrderedDict
 from functools import partial
 
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp
 from libcpp.vector cimport vector
 
-from etarena._binding cimport BoundShape, ShapeBinder
+from etarena._binding cimport BoundShape, ShapeBinder, now_ns
 from etarena._device_memory cimport DeviceMemory
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
+from etarena._plan_cache cimport PlanCache
 from etarena._runtime cimport NativeMethod
 from etarena._scratch cimport DelegateScratch
 from etarena._staged_run cimport StagedRun
@@ -52,7 +52,7 @@ cdef class PlannedMethod:
 
     def __cinit__(self, program, str name not None):
         self.program, self.name, self.arena = program, name, program.arena
-        self.cache, self.cache_limit = OrderedDict(), program.plan_cache
+        self.cache = PlanCache(program.plan_cache)
         self.anytime = program.anytime
         self.last_copies = []
         self.background = RunQueue()
@@ -121,9 +121,9 @@ cdef class PlannedMethod:
         self.stages = None
         if self.binder.in_stages:
             self.stages = StagedRun(
-                self.binder, self.native, self.writer, self.arena, self.devices, self.labels, self.cache_limit // 2
+                self.binder, self.native, self.writer, self.arena, self.devices, self.labels, self.cache.limit // 2
             )
-        self.keeps_plans = self.cache_limit > 0 or self.anytime or self.stages is not None
+        self.keeps_plans = self.cache.limit > 0 or self.anytime or self.stages is not None
         self.current, self.failed = None, False
         return 0
 
@@ -185,6 +185,7 @@ cdef class PlannedMethod:
             self.arena.ensure_activations_nogil(<size_t> bound.peak)
             self.reader.copy_unreadable(bound, self.arena)
             self.keeper.reserve(bound)
+            self.last_bind_ns = 0
             if bound is not self.current:
                 self.rebind(bound)
             self.point_inputs()
@@ -229,8 +230,7 @@ cdef class PlannedMethod:
         self.current = bound if last is bound else None
         self.last_plan_ns = self.stages.plan_ns + (0 if self.last_cached else bound.plan_ns)
         self.last_cached = self.last_plan_ns == 0
-        self.cached_bytes += bound.tree_bytes - kept
-        self.keep_within_limit()
+        self.cache.grow(bound.tree_bytes - kept)
         return last
 
     def submit(self, inputs, outputs=None, *, wait=(), signal=(), timeout=None):
@@ -273,25 +273,14 @@ cdef class PlannedMethod:
             return self.better_plan(self.current) if self.anytime else self.current
         if self.keeps_plans:
             key = (<char*> self.reader.key.data())[:nbytes]
-            found = self.cache.get(key)
-            if found is not None:
-                self.cache.move_to_end(key)
-                return self.better_plan(<BoundShape> found) if self.anytime else <BoundShape> found
+            bound = self.cache.find(key)
+            if bound is not None:
+                return self.better_plan(bound) if self.anytime else bound
         self.last_cached = False
         bound = self.binder.bind(self.reader.key.data())
         if self.keeps_plans:
-            self.cache[key] = bound
-            self.cached_bytes += bound.footprint()
-            self.keep_within_limit()
+            self.cache.add(key, bound)
         return bound
-
-    cdef int keep_within_limit(self) except -1:
-        """Drop the plans that were not used for the longest time."""
-        cdef BoundShape oldest
-        while self.cached_bytes > self.cache_limit and len(self.cache) > 1:
-            oldest = <BoundShape> self.cache.popitem(last=False)[1]
-            self.cached_bytes -= oldest.footprint()
-        return 0
 
     cdef BoundShape better_plan(self, BoundShape bound):
         """The plan that a background search found for the inputs just read, or the one there is."""
@@ -300,13 +289,14 @@ cdef class PlannedMethod:
             return bound
         better = self.binder.improved(bound)
         if better is not bound:
-            self.cache[(<char*> self.reader.key.data())[:self.binder.key_length * sizeof(int64_t)]] = better
+            self.cache.replace((<char*> self.reader.key.data())[:self.binder.key_length * sizeof(int64_t)], better)
         return better
 
     cdef int rebind(self, BoundShape bound) except -1:
         """Give every native tensor the sizes and the address of this plan."""
         cdef int i, position
         cdef char* base = self.arena.base_address
+        cdef int64_t begin = now_ns()
         self.current = None
         for position in range(<int> self.addresses.size()):
             if self.fixed[position] != NULL and bound.nbytes[position] > self.fixed_bytes[position]:
@@ -328,6 +318,7 @@ cdef class PlannedMethod:
             self.binder.place_scratch(bound, i, base)
         self.current = bound
         self.current_key = self.reader.key
+        self.last_bind_ns = now_ns() - begin
         return 0
 
     cdef int point_inputs(self) except -1:
@@ -409,13 +400,23 @@ cdef class PlannedMethod:
             self.last_bound.run_peak, self.last_bound.run_bound, self.last_bound.output_bytes, self.state_bytes,
             max(self.last_bound.scratch, default=0), self.last_outside, self.last_plan_ns,
             bool(self.last_cached), self.last_bound.stage + 1, tuple(self.last_copies), self.last_bound.moved_bytes,
-            self.state_bytes_written, self.devices.figures(self.last_bound),
+            self.state_bytes_written, self.devices.figures(self.last_bound), self.last_bind_ns,
         )
 
     @property
     def cached_plans(self):
         """Number of plans in the cache."""
         return len(self.cache)
+
+    @property
+    def cached_bytes(self):
+        """Bytes that they keep."""
+        return self.cache.nbytes
+
+    @property
+    def cache_limit(self):
+        """Bytes that they may keep."""
+        return self.cache.limit
 
     @property
     def state(self):
@@ -432,11 +433,8 @@ cdef class PlannedMethod:
 
     cdef int start_anew(self) except -1:
         """Load the native method anew; its delegates may need other scratch than those before."""
-        for bound in self.cache.values():
-            if (<BoundShape> bound).search is not None:
-                (<BoundShape> bound).search.close()
         self.cache.clear()
-        self.cached_bytes, self.current = 0, None
+        self.current = None
         return self.load()
 
     def trim(self):

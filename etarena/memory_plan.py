@@ -148,6 +148,8 @@ class RunStats:
         cache the new entries.
     device_bytes
         Of each other device than the CPU that the method uses.
+    bind_ns
+        Nanoseconds spent in giving tensors and delegates their places; 0 when they lay there already.
     """
 
     arena_bytes: int
@@ -163,6 +165,7 @@ class RunStats:
     moved_bytes: int = 0
     state_bytes_written: int = 0
     device_bytes: tuple[DeviceBytes, ...] = ()
+    bind_ns: int = 0
 
     @property
     def bytes_copied(self) -> int:

@@ -1,0 +1,57 @@
+# distutils: language = c++
+"""The plans of a method for the shapes it has met, those used last kept."""
+
+from collections import OrderedDict
+
+from etarena._binding cimport BoundShape
+
+
+cdef class PlanCache:
+    """Plans by the bytes of what they are for.
+
+    Parameters
+    ----------
+    limit
+        Bytes that plans may keep.
+    """
+
+    def __cinit__(self, size_t limit):
+        self.plans, self.limit = OrderedDict(), limit
+
+    def __len__(self):
+        return len(self.plans)
+
+    cdef BoundShape find(self, bytes key):
+        """The plan of a key, None if there is none; it counts as used."""
+        found = self.plans.get(key)
+        if found is not None:
+            self.plans.move_to_end(key)
+        return <BoundShape> found
+
+    cdef int add(self, bytes key, BoundShape bound) except -1:
+        """Keep a new plan."""
+        self.plans[key] = bound
+        return self.grow(bound.footprint())
+
+    cdef int replace(self, bytes key, BoundShape better) except -1:
+        """Keep another plan of the same size in the place of one."""
+        self.plans[key] = better
+        return 0
+
+    cdef int grow(self, size_t nbytes) except -1:
+        """Count bytes that a plan keeps from now on, and drop the plans that were not used for the longest time."""
+        cdef BoundShape oldest
+        self.nbytes += nbytes
+        while self.nbytes > self.limit and len(self.plans) > 1:
+            oldest = <BoundShape> self.plans.popitem(last=False)[1]
+            self.nbytes -= oldest.footprint()
+        return 0
+
+    cdef int clear(self) except -1:
+        """Drop all, and end the searches for better ones."""
+        for bound in self.plans.values():
+            if (<BoundShape> bound).search is not None:
+                (<BoundShape> bound).search.close()
+        self.plans.clear()
+        self.nbytes = 0
+        return 0
