@@ -78,8 +78,6 @@ class _First(nn.Module):
         return result
 
 
-
-
 PUBLISHED: dict[str, Callable[[], DemoModel]] = {
     "bert_base": bert_base,
     "llama_135m": llama_135m,

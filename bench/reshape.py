@@ -55,12 +55,13 @@ NOTES = """\
 What a new shape costs beyond the run. `before the run`: what `last_run` counts of it, planning with XNNPACK's reshape
 and measuring (`plan_ns`) and giving tensors and delegates their places (`bind_ns`). `etarena`: all of it, as a call at
 a new shape less the next call at that shape, so that what the run takes longer after it counts too; where a run takes
-many milliseconds its noise is larger than that (`?`). `stock`: time inside XNNPACK's own reshape in a call of the stock runtime at
-that shape, on a stock export with bounds; it reshapes in every call. `stock call`: what `etarena` is, of the stock
-runtime: its call at a new shape less the next one, without what XNNPACK's reshape took of that; in both is what a run
-costs more after another shape, because it finds less in the cache. Both runtimes take the same shapes in turn in one
-process, {repeats} times each with another shape in between, no plan kept, the input just read; the figures are medians
-over {shapes} shapes of the shortest times. Target: at most 1.2 x stock. `first call`: all of it, run included."""
+many milliseconds its noise is larger than that (`?`). `stock`: time inside XNNPACK's own reshape in a call of the stock
+runtime at that shape, on a stock export with bounds; it reshapes in every call. `stock call`: what `etarena` is, of the
+stock runtime: its call at a new shape less the next one, without what XNNPACK's reshape took of that; in both is what a
+run costs more after another shape, because it finds less in the cache. Both runtimes take the same shapes in turn in
+one process, {repeats} times each with another shape in between, no plan kept, the input just read; the figures are
+medians over {shapes} shapes of the shortest times. Target: at most 1.2 x stock. `first call`: all of it, run
+included."""
 LONGEST_RUN = 5000.0  # us; from there on what a run varies by is larger than what a shape costs
 
 
@@ -106,7 +107,7 @@ Times = dict[str, list[int]]
 
 
 def _alternate(ways: dict[str, Any], beside: list[Any], inputs: list[Any], repeats: int) -> tuple[Times, Times, Times]:
-    """Nanoseconds of calls after another shape, of calls after those, of our work before runs and stock's reshapes in them."""
+    """Nanoseconds of calls after another shape, of calls after those, of work before our runs, of stock's reshapes."""
     first: Times = {way: [] for way in ways}
     again: Times = {way: [] for way in ways}
     inside: Times = {part: [] for part in ("before", "reshape", "reshape again")}

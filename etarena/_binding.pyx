@@ -1,7 +1,7 @@
 # distutils: language = c++
 """From input shapes to a bound plan: symbols, sizes, bytes, offsets."""
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
 from libc.string cimport memcpy
 from libcpp.vector cimport vector
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
@@ -213,7 +213,7 @@ cdef class ShapeBinder:
 
     cdef int measure(self, BoundShape bound) except -1:
         """Sizes and bytes of every value; those of values that are not known yet stay 0."""
-        cdef int i, position, owner
+        cdef int position, owner
         cdef size_t next = 0, dim = 0, count = self.rank.size()
         bound.sizes.resize(self.registers.size())
         bound.nbytes.resize(count)
