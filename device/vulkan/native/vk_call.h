@@ -1,8 +1,8 @@
 // Calls of Vulkan's functions, without the GIL where they may need it.
 //
-// An application's VkInstance can call the application back in the middle of any call: its debug messenger, which may be
-// written in Python and waits for the GIL then. The validation layer calls it with locks held. So no thread may wait for
-// such a lock with the GIL: an application's Vulkan is called without it.
+// An application's VkInstance can call the application back in the middle of any call: its debug messenger, which may
+// be written in Python and waits for the GIL then. The validation layer calls it with locks held. So no thread may wait
+// for such a lock with the GIL: an application's Vulkan is called without it.
 #ifndef ETARENA_VK_CALL_H
 #define ETARENA_VK_CALL_H
 

@@ -199,8 +199,8 @@ class Context {
     ETVK_DEVICE_EXTENSIONS(ETVK_FETCH)
 #undef ETVK_FETCH_REQUIRED
     // In version 1.2 these are part of the core.
-#define ETVK_FETCH_CORE(name) \
-  if (fn.name##KHR == nullptr)     \
+#define ETVK_FETCH_CORE(name)  \
+  if (fn.name##KHR == nullptr) \
     fn.name##KHR = {reinterpret_cast<PFN_vk##name##KHR>(get(device_, "vk" #name)), calls_back()};
     ETVK_FETCH_CORE(GetSemaphoreCounterValue)
     ETVK_FETCH_CORE(WaitSemaphores)
@@ -233,7 +233,7 @@ class Context {
 
 // A Vulkan object of a device: moved, never copied, destroyed once. Borrowed ones are the application's.
 template <class Handle, Kind kind,
-          Call<void(VKAPI_PTR*)(VkDevice, Handle, const VkAllocationCallbacks*)> DeviceFunctions::*destroy>
+          Call<void(VKAPI_PTR*)(VkDevice, Handle, const VkAllocationCallbacks*)> DeviceFunctions::* destroy>
 class Owned {
  public:
   Owned(std::shared_ptr<Context> context, Handle handle, bool borrowed = false)
