@@ -16,7 +16,6 @@ from .mutex cimport mutex_lock, mutex_unlock
 from .observe cimport list_events, take_snapshot
 
 from . import arena_errors
-from . import fork                      # no-cython-lint: registers what must happen when a process is copied
 from .arena_stats import ArenaStats
 from .block import Block
 from .trace import AllocationEvent, HeapSnapshot

@@ -37,7 +37,7 @@ cdef enum Refusal:                      # beside those of heap_core.h
     NOT_GRANTED = -100
     OVERWRITTEN = -101
 
-arenas = weakref.WeakSet()              # all of them, for fork
+arenas = weakref.WeakSet()              # all of them, for `arena_at`
 
 
 @cython.no_gc_clear                     # a block freed by the cycle collector still needs the heap
@@ -59,8 +59,8 @@ cdef class ArenaCore:
         if huge_pages:
             self.activation_reserve = (self.activation_reserve + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
         self.reserve = self.activation_reserve + round_to_pages(reserve - activation_reserve) + PAGE
-        self.lock = mutex_new()
-        self.turn_lock = mutex_new()
+        self.lock = mutex_new(True)
+        self.turn_lock = mutex_new(False)
         if self.lock is NULL or self.turn_lock is NULL:
             raise MemoryError()
         self.base_address = reserve_pages(self.reserve)

@@ -56,7 +56,7 @@ cdef class OffsetHeap:
         self.name = name
         self.heap = Heap(capacity, 0, alignment)
         self.ring = EventRing(trace)
-        self.lock = mutex_new()
+        self.lock = mutex_new(True)
         if self.lock is NULL:
             raise MemoryError()
 

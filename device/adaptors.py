@@ -33,7 +33,7 @@ class AllocatorAdaptor(ForwardingAllocator):
     def __init__(self, inner: object) -> None:
         super().__init__(as_allocator(inner))
         self.block_bytes = self.inner.block_bytes
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the cycle collector may give memory back while it is held
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"

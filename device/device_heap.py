@@ -8,6 +8,7 @@ import warnings
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..allocator.errors import ArenaFullError, DeviceError, Error
@@ -18,7 +19,7 @@ from .ranges import POINTER_KINDS, TakenRanges
 from .resource import Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .allocator import DeviceAllocator
     from .device import Device
@@ -37,6 +38,27 @@ class DeviceHeapStats:
     live_allocations: int
     blocks: int
     block_bytes: int
+
+
+class Calls(threading.local):
+    """Calls to allocators that a thread is in, and heaps that have something to do once it is out of all of them."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.waiting: list[DeviceHeap] = []
+
+
+_calls = Calls()
+
+
+@contextmanager
+def in_a_call() -> Iterator[None]:
+    """Around a call: what the cycle collector drops meanwhile must not call an allocator, which may hold a lock."""
+    _calls.depth += 1
+    try:
+        yield
+    finally:
+        _calls.depth -= 1
 
 
 class Block:
@@ -72,22 +94,23 @@ class DeviceHeap:
     Notes
     -----
     Memory that the CPU cannot touch is taken in blocks, which an `OffsetHeap` divides: an arena in offset mode. All
-    calls to the allocator are made under one lock. Tensors dropped by the cycle collector in the middle of such a call
-    are given back after it.
+    calls to the allocator are made under one lock. Tensors dropped by the cycle collector in the middle of a call to
+    any allocator are given back after it.
     """
 
     def __init__(self, allocator: DeviceAllocator, device: Device) -> None:
         self.allocator, self.device = allocator, device
         self._blocks: dict[int, Block] = {}  # by id
         self._taken = TakenRanges()
-        self._dropped: deque[tuple[Block, int, int]] = deque()
+        self._dropped: deque[Callable[[], object]] = deque()
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._retired = False
         self._live = self._peak = self._count = 0
         self._vk_device = 0
-        with self._called("capabilities"):
+        with in_a_call(), self._called("capabilities"):
             self.capabilities = allocator.capabilities(device.index)
+        self._drain()
         if not isinstance(self.capabilities, Capabilities):
             raise DeviceError(f"capabilities of {allocator!r} gave a {type(self.capabilities).__name__}")
 
@@ -135,8 +158,11 @@ class DeviceHeap:
 
     def give_back(self, block: Block, offset: int, nbytes: int) -> None:
         """Free an allocation. Called from destructors, in any thread and at any point: it never waits."""
-        self._dropped.append((block, offset, nbytes))
-        self._drain()
+        self._soon(partial(self._free, block, offset, nbytes))
+
+    def deallocate(self, resource: Resource) -> None:
+        """Give memory that was not allocated by this heap back to the allocator; never waits, as `give_back`."""
+        self._soon(partial(self._deallocate, resource))
 
     def trim(self) -> int:
         """Give blocks without users back to the allocator; the bytes that were."""
@@ -236,8 +262,7 @@ class DeviceHeap:
         elif start % alignment:
             fault = f"it does not begin at a multiple of {alignment} bytes"
         if fault:
-            with self._called("deallocate"):
-                self.allocator.deallocate(self.device.index, resource)
+            self._deallocate(resource)
             raise DeviceError(f"{self._name()}: allocate returned {resource!r}, but {fault}")
 
     def _require_process(self) -> None:
@@ -285,16 +310,29 @@ class DeviceHeap:
             self._lock = threading.Lock()
             if self.capabilities.host_visible:
                 self._process = os.getpid()
-        with self._lock:
-            yield
+        try:
+            with self._lock, in_a_call():
+                yield
+        finally:
+            self._drain()
+
+    def _soon(self, free: Callable[[], object]) -> None:
+        """Free something now if this thread is in no call to an allocator and nobody holds the lock, else after it."""
+        self._dropped.append(free)
         self._drain()
 
     def _drain(self) -> None:
-        """Free what was dropped, unless somebody who will do it holds the lock."""
+        """Free what was dropped, unless somebody who will do it holds the lock, or this thread is in a call."""
+        _calls.waiting.append(self)
+        while _calls.waiting and not _calls.depth:
+            _calls.waiting.pop()._free_dropped()
+
+    def _free_dropped(self) -> None:
         while self._dropped and self._lock.acquire(blocking=False):
             try:
-                while self._dropped:
-                    self._free(*self._dropped.popleft())
+                with in_a_call():
+                    while self._dropped:
+                        self._dropped.popleft()()
             except Error as error:
                 self._warn(error)
             finally:
@@ -319,6 +357,9 @@ class DeviceHeap:
         self._taken.remove(block.resource)
         if os.getpid() != self._process and not self.capabilities.host_visible:
             return 0  # the parent's to give back
-        with self._called("deallocate"):
-            self.allocator.deallocate(self.device.index, block.resource)
+        self._deallocate(block.resource)
         return block.resource.nbytes
+
+    def _deallocate(self, resource: Resource) -> None:
+        with self._called("deallocate"):
+            self.allocator.deallocate(self.device.index, resource)

@@ -59,7 +59,8 @@ def register_device_allocator(allocator: Any, *, replace: bool = False) -> Devic
             raise DeviceError(
                 f"{Device(kind)} has the allocator {_allocators[kind]!r}: unregister it first, or pass replace=True"
             )
-        _set(kind, found)
+        former = _set(kind, found)
+    _retire(former)
     return found
 
 
@@ -81,7 +82,8 @@ def unregister_device_allocator(which: Any) -> None:
     with _lock:
         if kind not in _allocators or _is_built_in(kind) or (given is not None and _allocators[kind] is not given):
             raise DeviceError(f"{given or Device(kind)!r} is not registered")
-        _set(kind, CpuAllocator() if kind == DeviceType.CPU else None)
+        former = _set(kind, CpuAllocator() if kind == DeviceType.CPU else None)
+    _retire(former)
 
 
 def device_allocator(type: Any) -> DeviceAllocator:
@@ -136,15 +138,22 @@ def on_registration(listener: Callable[[int, DeviceAllocator | None], None]) -> 
             listener(kind, allocator)
 
 
-def _set(kind: int, allocator: DeviceAllocator | None) -> None:
+def _set(kind: int, allocator: DeviceAllocator | None) -> list[DeviceHeap]:
+    """Gives the heaps of the allocator before."""
     if allocator is None:
         del _allocators[kind]
     else:
         _allocators[kind] = allocator
-    for device in [device for device in _heaps if device.type == kind]:
-        _heaps.pop(device).retire()
+    former = [_heaps.pop(device) for device in list(_heaps) if device.type == kind]
     for listener in _listeners:
         listener(kind, allocator)
+    return former
+
+
+def _retire(former: list[DeviceHeap]) -> None:
+    """Without the lock: a heap waits for calls to its allocator, which may ask for what is registered."""
+    for heap in former:
+        heap.retire()
 
 
 def _is_built_in(kind: int) -> bool:

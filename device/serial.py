@@ -32,13 +32,16 @@ class SerialAllocator(AllocatorAdaptor):
         super().__init__(inner)
         self._heaps: dict[int, DeviceHeap] = {}
 
-    @contextmanager
-    def _alone(self, index: int) -> Iterator[None]:
+    def _heap(self, index: int) -> DeviceHeap:
         if index not in self._heaps:
             place = Device(self.device_type, index)
             registered = device_allocator(place) is self.inner
             self._heaps[index] = device_heap(place) if registered else DeviceHeap(self.inner, place)
-        with self._heaps[index].exclusive():
+        return self._heaps[index]
+
+    @contextmanager
+    def _alone(self, index: int) -> Iterator[None]:
+        with self._heap(index).exclusive():
             yield
 
     def allocate(self, index: int, nbytes: int, alignment: int) -> Resource:
@@ -47,9 +50,8 @@ class SerialAllocator(AllocatorAdaptor):
             return self.inner.allocate(index, nbytes, alignment)
 
     def deallocate(self, index: int, resource: Resource) -> None:
-        """As `DeviceAllocator.deallocate`."""
-        with self._alone(index):
-            self.inner.deallocate(index, resource)
+        """As `DeviceAllocator.deallocate`; never waits, because destructors call it at any point."""
+        self._heap(index).deallocate(resource)
 
     def copy_to_device(self, index: int, destination: Resource, offset: int, source: memoryview) -> None:
         """As `DeviceAllocator.copy_to_device`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +58,11 @@ class RunQueue:
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
+        self._process = 0  # of the pool: a forked child has none of its parent's threads
 
     def submit(self, execute: Callable[[], list[Any]]) -> PendingRun:
         """Run something behind all that was submitted before, in the caller's context (``zero_copy()`` counts)."""
-        if self._pool is None:
+        if self._pool is None or self._process != os.getpid():
             self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="etarena-run")
+            self._process = os.getpid()
         return PendingRun(self._pool.submit(contextvars.copy_context().run, execute))

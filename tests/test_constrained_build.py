@@ -26,7 +26,6 @@ RUN_TIME = (
     "allocator.arena",
     "allocator.block",
     "allocator.events",
-    "allocator.fork",
     "allocator.growing",
     "allocator.heap",
     "allocator.observe",

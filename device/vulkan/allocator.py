@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING
 
 from ...allocator.errors import DeviceError
@@ -43,8 +42,7 @@ class VulkanAllocator(DeviceAllocator):
         self.device_count = len(devices)
         unified = all(device.info.unified for device in devices)
         self.host_visible = unified if host_visible is None else host_visible
-        self._buffers: dict[tuple[int, int], Buffer] = {}
-        self._lock = threading.Lock()
+        self._buffers: dict[tuple[int, int], Buffer] = {}  # each change is one step: no lock
         self._process = os.getpid()
 
     def __repr__(self) -> str:
@@ -76,8 +74,7 @@ class VulkanAllocator(DeviceAllocator):
         if nbytes < 0 or alignment <= 0 or alignment & (alignment - 1):
             raise DeviceError(f"{nbytes} bytes at a multiple of {alignment}: alignments are powers of two")
         buffer = device.buffer(max(4, nbytes), host_visible=self.host_visible)
-        with self._lock:
-            self._buffers[index, buffer.handle] = buffer
+        self._buffers[index, buffer.handle] = buffer
         return Resource.vk_buffer(
             buffer.handle, nbytes, usage=buffer.usage, memory=buffer.memory.handle, device=device.core.handle
         )
@@ -93,8 +90,7 @@ class VulkanAllocator(DeviceAllocator):
         if buffer.uses:
             device.wait_idle()
         buffer.close()
-        with self._lock:
-            del self._buffers[index, resource.handle]
+        del self._buffers[index, resource.handle]
 
     def copy_to_device(self, index: int, destination: Resource, offset: int, source: memoryview) -> None:
         """Through mapped memory if it can be seen and is not in use, otherwise through staging memory."""
@@ -137,8 +133,7 @@ class VulkanAllocator(DeviceAllocator):
     def _known(self, index: int, resource: Resource) -> Buffer | None:
         if resource.kind != ResourceKind.VK_BUFFER:
             return None
-        with self._lock:
-            return self._buffers.get((index, resource.handle))
+        return self._buffers.get((index, resource.handle))
 
     def _span(self, index: int, resource: Resource, offset: int, nbytes: int) -> Span:
         """Bytes of a buffer of ours, or of one of the application's on the same device."""

@@ -170,12 +170,11 @@ class WorkQueue:
             raise DeviceError("these commands are still at work on the device: wait for them, or record others")
         who = "work of the device"
         leases = [*keep, commands.lease(who), *(semaphore.lease(who) for semaphore, _ in (*before, *after))]
-        with self.lock:
+        with self._submit_lock, self.lock:  # in this order: who holds the first may ask for what needs the second
             fence = self._fences.pop() if self._fences else Fence(self._core)
             submission = Submission(self, commands, fence, leases, recycle)
             try:
-                with self._submit_lock:
-                    submit(commands, before, after, fence)
+                submit(commands, before, after, fence)
             except BaseException:
                 submission.abort()
                 raise

@@ -398,3 +398,42 @@ print("parent goes on")
 def test_a_forked_child_can_use_its_copy():
     result = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True)
     assert (result.stdout, result.stderr) == ("parent goes on\n", "")
+
+
+# Threads that have the GIL and want memory at any moment of a fork, in which Python lets others run.
+FORK_AMONG_THREADS = """
+import os, signal, sys, threading, warnings
+from etarena.allocator import Arena, OffsetHeap
+signal.alarm(60)
+warnings.simplefilter("ignore", DeprecationWarning)
+sys.setswitchinterval(1e-6)
+arena, heap, stopped = Arena(64 << 20), OffsetHeap(1 << 20), threading.Event()
+
+def work():
+    while not stopped.is_set():
+        blocks = [arena.alloc(nbytes) for nbytes in (100, 5000)]
+        heap.free(heap.alloc(64))
+        arena.stats
+
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for _ in range(40):
+    child = os.fork()
+    if child == 0:
+        memoryview(arena.alloc(1000))[0] = 1
+        heap.free(heap.alloc(64))
+        arena.trim()
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+stopped.set()
+for thread in threads:
+    thread.join()
+assert (arena.stats.heap_blocks, heap.stats.live) == (0, 0)
+print("parent goes on")
+"""
+
+
+def test_forks_and_threads_that_allocate_do_not_wait_for_each_other():
+    result = subprocess.run([sys.executable, "-c", FORK_AMONG_THREADS], capture_output=True, text=True)
+    assert (result.stdout, result.stderr) == ("parent goes on\n", "")

@@ -2,8 +2,7 @@
 #ifndef ETARENA_VK_FUNCTIONS_H
 #define ETARENA_VK_FUNCTIONS_H
 
-#define VK_NO_PROTOTYPES
-#include <vulkan/vulkan_core.h>
+#include "vk_call.h"
 
 #ifndef VK_VERSION_1_2
 #error "these Vulkan headers are older than version 1.2: install a newer libvulkan-dev"
@@ -52,7 +51,7 @@
 
 namespace etvk {
 
-#define ETVK_MEMBER(name) PFN_vk##name name = nullptr;
+#define ETVK_MEMBER(name) Call<PFN_vk##name> name;
 struct GlobalFunctions {
   PFN_vkGetInstanceProcAddr GetInstanceProcAddr = nullptr;
   ETVK_GLOBAL_FUNCTIONS(ETVK_MEMBER)

@@ -2,6 +2,7 @@
 
 import ctypes
 import mmap
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -184,6 +185,35 @@ def test_a_lock_of_the_application_is_held(plain: Application) -> None:
     ):
         device.copy(second, first)
     assert Lock.entered == 1
+
+
+def test_who_holds_the_lock_may_ask_what_is_done(plain: Application) -> None:
+    """While another thread waits for the lock to submit."""
+
+    class Lock:
+        def __init__(self) -> None:
+            self.held, self.asked = threading.Lock(), threading.Event()
+
+        def __enter__(self) -> None:
+            self.asked.set()
+            self.held.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.held.release()
+
+    lock = Lock()
+    with vulkan.Device.from_handles(**plain.handles(queue_lock=lock)) as device:
+        submitted = device.submit_nothing()
+        lock.asked.clear()
+        others = [threading.Thread(target=work, daemon=True) for work in (device.submit_nothing, submitted.done)]
+        with lock.held:
+            others[0].start()
+            assert lock.asked.wait(30)
+            others[1].start()
+            others[1].join(30)
+            assert not others[1].is_alive()
+        others[0].join()
+        del submitted, others  # which keep what the device must not have when it is closed
 
 
 def test_numbers_and_ctypes_are_handles_too(plain: Application) -> None:
