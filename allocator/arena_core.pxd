@@ -5,6 +5,12 @@ from .heap cimport Heap
 from .heap_core cimport HeapHandle
 from .pages cimport Region
 
+cdef extern from * nogil:
+    """
+    #define LARGEST_RESERVE ((size_t)1 << 47)
+    """
+    const size_t LARGEST_RESERVE            # bytes
+
 
 cdef class ArenaCore:
     cdef object __weakref__
@@ -15,6 +21,8 @@ cdef class ArenaCore:
     cdef readonly bint huge_pages           # whether the system was asked for them and agreed
     cdef readonly bint poison               # freed memory is filled, and checked when it is handed out again
     cdef readonly bint guard                # a page without access behind every block
+    cdef bint is_plain                      # neither of the two
+    cdef size_t page                        # bytes; here it is at hand
     cdef Region activations
     cdef Region heap_pages
     cdef bint closed
@@ -48,6 +56,7 @@ cdef class ArenaCore:
     cdef char* address_of(self, HeapHandle handle) noexcept nogil
     cdef int find_block(self, void* address, HeapHandle* handle) noexcept nogil
     cdef int64_t lead_of(self, int64_t nbytes, int64_t alignment) noexcept nogil
+    cdef int allocate_checked(self, size_t nbytes, size_t alignment, HeapHandle* handle) noexcept nogil
     cdef int prepare(self, HeapHandle handle) noexcept nogil
     cdef int64_t rewind_to(self, int64_t mark) noexcept nogil
     cdef int free_block(self, HeapHandle handle) noexcept nogil
@@ -55,6 +64,3 @@ cdef class ArenaCore:
     cdef void drop_pages(self) noexcept nogil
     cdef void fill_unused(self, int byte) noexcept nogil
     cdef void unmap_if_unused(self) noexcept nogil
-
-
-cdef size_t LARGEST_RESERVE                 # bytes

@@ -51,6 +51,7 @@ cdef class OutputWriter:
                 self.members.push_back(position)
         self.shares.assign(self.owners.size(), <HeapShare*> NULL)
         self.places.assign(self.owners.size(), <void*> NULL)
+        self.is_plain = self.members.size() == 0 and not binder.in_stages
         self.given = None
 
     cdef int check(self, object outputs) except -1:
@@ -98,8 +99,21 @@ cdef class OutputWriter:
 
         Owners whose sizes are not known yet get theirs when they `appear`.
         """
+        cdef size_t i
+        cdef HeapShare* share
+        self.bound = bound
+        if self.given is not None or not self.is_plain:
+            return self.point_one_by_one(bound, native, inputs)
+        for i in range(self.owners.size()):
+            share = new_share(self.arena, <size_t> bound.nbytes[self.owners[i]])
+            self.shares[i], self.places[i] = share, share.address
+            native.set_address(self.owners[i], share.address)
+        return 0
+
+    cdef int point_one_by_one(self, BoundShape bound, NativeMethod native, list inputs) except -1:
+        """The same where the caller gave tensors, sizes are not known yet, or further values use the memory."""
         cdef int i
-        self.bound, self.inputs, self.seen = bound, inputs, []
+        self.inputs, self.seen = inputs, []
         direct = self.direct_owners(None) if self.given is not None else None
         for i in range(<int> self.owners.size()):
             if bound.ready[self.owners[i]] == UNKNOWN:
