@@ -34,6 +34,12 @@ cdef class ArenaCore:
 
     # Commits at least nbytes from base_address plus a page of readable slack; never shrinks. ArenaFullError.
     cdef int ensure_activations_nogil(self, size_t nbytes) except -1 nogil
+    # The same for whoever has the turn, without the lock if that much is usable: only turns make it less.
+    cdef inline int ensure_activations_in_turn(self, size_t nbytes) except -1 nogil:
+        if nbytes <= self.activations.committed and self.page <= self.activations.committed - nbytes:
+            return 0
+        return self.ensure_activations_nogil(nbytes)
+
     # A heap block with at least 64 readable bytes behind it; zero bytes give a valid unique address. ArenaFullError.
     cdef void* heap_alloc(self, size_t nbytes, size_t alignment) except NULL nogil
     # Error for an address that is no live block: freed before, or from elsewhere.
@@ -56,7 +62,9 @@ cdef class ArenaCore:
     cdef char* address_of(self, HeapHandle handle) noexcept nogil
     cdef int find_block(self, void* address, HeapHandle* handle) noexcept nogil
     cdef int64_t lead_of(self, int64_t nbytes, int64_t alignment) noexcept nogil
-    cdef int allocate_checked(self, size_t nbytes, size_t alignment, HeapHandle* handle) noexcept nogil
+    cdef int allocate_checked(
+        self, size_t nbytes, size_t alignment, HeapHandle* handle, char** address
+    ) noexcept nogil
     cdef int prepare(self, HeapHandle handle) noexcept nogil
     cdef int64_t rewind_to(self, int64_t mark) noexcept nogil
     cdef int free_block(self, HeapHandle handle) noexcept nogil

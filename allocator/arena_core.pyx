@@ -27,6 +27,9 @@ __all__ = ["DEBUG", "ArenaCore", "arena_at"]
 
 DEBUG = bool(ETARENA_DEBUG)              # whether this is a debug build
 
+cdef extern from *:                     # Cython's: what is rare lies behind the rest of a function
+    bint unlikely(bint condition) noexcept nogil
+
 cdef size_t HUGE_PAGE = 2 << 20
 cdef int64_t SLACK = 64                 # readable bytes behind every block
 cdef int64_t SIZE_MASK = (<int64_t>1 << 48) - 1
@@ -93,14 +96,16 @@ cdef class ArenaCore:
 
     cdef int ensure_activations_nogil(self, size_t nbytes) except -1 nogil:
         cdef bint granted
-        if self.closed:
+        if unlikely(self.closed):
             raise_closed(self)
-        if nbytes > self.activation_reserve - self.page:
+        if unlikely(nbytes > self.activation_reserve - self.page):
             raise_activations_full(self, nbytes)
         mutex_lock(self.lock)
-        granted = nbytes + self.page <= self.activations.committed or self.activations.commit(nbytes)
+        granted = True
+        if unlikely(nbytes + self.page > self.activations.committed):
+            granted = self.activations.commit(nbytes)
         mutex_unlock(self.lock)
-        if not granted:
+        if unlikely(not granted):
             raise_refused(self, nbytes)
         return 0
 
@@ -135,32 +140,36 @@ cdef class ArenaCore:
     cdef char* allocate(self, size_t nbytes, size_t alignment, bint scoped, HeapHandle* handle) except NULL nogil:
         cdef int status
         cdef char* address = NULL
-        if self.closed or alignment - 1 >= LARGEST_RESERVE or nbytes > LARGEST_RESERVE:
+        cdef HeapNode* node
+        if unlikely(self.closed or alignment - 1 >= LARGEST_RESERVE or nbytes > LARGEST_RESERVE):
             raise_argument(self, nbytes, alignment)
-        if alignment & (alignment - 1) != 0:
+        if unlikely(alignment & (alignment - 1) != 0):
             raise_argument(self, nbytes, alignment)
         mutex_lock(self.lock)
-        if self.is_plain:               # the usual way, without a call for what is rare
+        if unlikely(not self.is_plain):
+            status = self.allocate_checked(nbytes, alignment, handle, &address)
+        else:
             handle[0] = self.heap.alloc(nbytes, alignment)
             status = heap_status(handle[0])
-            if status == HEAP_OK:
-                self.heap.core.nodes[handle.node].tag = nbytes
-                if self.heap.core.top + <int64_t>self.page > <int64_t>self.heap_pages.committed:
+            node = &self.heap.core.nodes[handle.node]
+            if not unlikely(status != HEAP_OK):
+                node.tag = nbytes
+                address = self.heap_pages.start + node.offset
+                if unlikely(self.heap.core.top + <int64_t>self.page > <int64_t>self.heap_pages.committed):
                     status = self.prepare(handle[0])
-        else:
-            status = self.allocate_checked(nbytes, alignment, handle)
-        if status == HEAP_OK:
-            address = self.address_of(handle[0])
-            if scoped:
-                self.heap.scope(handle[0])
-            if self.ring.capacity != 0:
-                self.ring.add(EVENT_ALLOC, address - self.heap_pages.start, nbytes)
-        mutex_unlock(self.lock)
-        if status != HEAP_OK:
+        if unlikely(status != HEAP_OK):
+            mutex_unlock(self.lock)
             raise_refusal(self, status, nbytes, alignment)
+        if unlikely(scoped):
+            self.heap.scope(handle[0])
+        if unlikely(self.ring.capacity != 0):
+            self.ring.add(EVENT_ALLOC, address - self.heap_pages.start, nbytes)
+        mutex_unlock(self.lock)
         return address
 
-    cdef int allocate_checked(self, size_t nbytes, size_t alignment, HeapHandle* handle) noexcept nogil:
+    cdef int allocate_checked(
+        self, size_t nbytes, size_t alignment, HeapHandle* handle, char** address
+    ) noexcept nogil:
         """A block with poison or a guard, which has its slack and a page behind it."""
         cdef int status
         if self.guard:
@@ -170,6 +179,7 @@ cdef class ArenaCore:
         status = heap_status(handle[0])
         if status == HEAP_OK:
             self.heap.core.nodes[handle.node].tag = nbytes | self.lead_of(nbytes, alignment) << LEAD_SHIFT
+            address[0] = self.address_of(handle[0])
             status = self.prepare(handle[0])
         return status
 

@@ -21,6 +21,9 @@ from .allocator.plan import Kind, Scalar
 from .device.copies import allow_copy
 from .device.dtypes import dtype_name
 
+cdef extern from *:    # Cython's: what is rare lies behind the rest of a function
+    bint unlikely(bint condition) noexcept
+
 cdef enum:
     OUTPUT = 2     # Kind.OUTPUT
 
@@ -102,7 +105,7 @@ cdef class OutputWriter:
         cdef size_t i
         cdef HeapShare* share
         self.bound = bound
-        if self.given is not None or not self.is_plain:
+        if unlikely(self.given is not None or not self.is_plain):
             return self.point_one_by_one(bound, native, inputs)
         for i in range(self.owners.size()):
             share = new_share(self.arena, <size_t> bound.nbytes[self.owners[i]])
