@@ -41,7 +41,10 @@ cdef class ArenaCore:
         return self.ensure_activations_nogil(nbytes)
 
     # A heap block with at least 64 readable bytes behind it; zero bytes give a valid unique address. ArenaFullError.
-    cdef void* heap_alloc(self, size_t nbytes, size_t alignment) except NULL nogil
+    cdef inline void* heap_alloc(self, size_t nbytes, size_t alignment) except NULL nogil:
+        cdef HeapHandle handle
+        return self.allocate(nbytes, alignment, False, &handle)
+
     # Error for an address that is no live block: freed before, or from elsewhere.
     cdef int heap_free(self, void* address) except -1 nogil
     # Bytes that were asked for.

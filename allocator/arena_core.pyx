@@ -109,10 +109,6 @@ cdef class ArenaCore:
             raise_refused(self, nbytes)
         return 0
 
-    cdef void* heap_alloc(self, size_t nbytes, size_t alignment) except NULL nogil:
-        cdef HeapHandle handle
-        return self.allocate(nbytes, alignment, False, &handle)
-
     cdef int heap_free(self, void* address) except -1 nogil:
         cdef HeapHandle handle
         cdef int status

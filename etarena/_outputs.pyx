@@ -59,7 +59,7 @@ cdef class OutputWriter:
 
     cdef int check(self, object outputs) except -1:
         """Remember the caller's tensors, one entry an output of the program."""
-        self.given = None
+        self.given, self.is_usual = None, self.is_plain
         if outputs is None:
             return 0
         visible = sum(not entry.hidden for entry in self.section.outputs)
@@ -76,7 +76,7 @@ cdef class OutputWriter:
                     given[position] = tensor = etensor_view(tensor, f"output {position}")
             if tensor is not None:
                 self.check_type(position, tensor)
-        self.given = given
+        self.given, self.is_usual = given, False
         return 0
 
     def check_type(self, int position, tensor):
@@ -102,15 +102,18 @@ cdef class OutputWriter:
 
         Owners whose sizes are not known yet get theirs when they `appear`.
         """
-        cdef size_t i
+        cdef Arena arena = self.arena
         cdef HeapShare* share
+        cdef int owner
+        cdef size_t i
         self.bound = bound
-        if unlikely(self.given is not None or not self.is_plain):
+        if unlikely(not self.is_usual):
             return self.point_one_by_one(bound, native, inputs)
         for i in range(self.owners.size()):
-            share = new_share(self.arena, <size_t> bound.nbytes[self.owners[i]])
+            owner = self.owners[i]
+            share = new_share(arena, <size_t> bound.nbytes[owner])
             self.shares[i], self.places[i] = share, share.address
-            native.set_address(self.owners[i], share.address)
+            native.set_address(owner, share.address)
         return 0
 
     cdef int point_one_by_one(self, BoundShape bound, NativeMethod native, list inputs) except -1:
