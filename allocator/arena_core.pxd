@@ -7,9 +7,9 @@ from .pages cimport Region
 
 cdef extern from * nogil:
     """
-    #define LARGEST_RESERVE ((size_t)1 << 47)
+    #define ETARENA_LARGEST_RESERVE ((size_t)1 << 47)
     """
-    const size_t LARGEST_RESERVE            # bytes
+    const size_t LARGEST_RESERVE "ETARENA_LARGEST_RESERVE"      # bytes
 
 
 cdef class ArenaCore:
