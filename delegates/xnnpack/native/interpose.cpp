@@ -335,18 +335,20 @@ void leave(const Handle& known) {
   if (known->object != nullptr) remove(known->object);
 }
 
-int measure(const Handle& handle, size_t* nbytes) {
-  Runtime* const known = handle.get();
-  *nbytes = 0;
+int measure(void* runtime, int64_t* nbytes) noexcept {
+  auto* const known = static_cast<Runtime*>(runtime);
+  size_t wanted = 0;
   if (known->object == nullptr) return kInvalidState;
   int status = set_inputs(known);
   if (status == kSuccess) status = reshape(known);
-  if (status == kSuccess) status = needed(known, nbytes);
+  if (status == kSuccess) status = needed(known, &wanted);
+  *nbytes = static_cast<int64_t>(wanted);
   return status;
 }
 
-int place(const Handle& handle, char* address, size_t nbytes) {
-  Runtime* const known = handle.get();
+int place(void* runtime, char* address, int64_t wanted) noexcept {
+  auto* const known = static_cast<Runtime*>(runtime);
+  const auto nbytes = static_cast<size_t>(wanted);
   if (known->object == nullptr) return kInvalidState;
   int status = set_inputs(known);
   if (status != kSuccess) return status;

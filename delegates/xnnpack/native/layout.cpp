@@ -13,7 +13,7 @@ bool in_scratch(const Value& value) { return value.type != kInvalidType && value
 struct Moment {
   std::vector<int64_t> sizes;         // of each item, in bytes, rounded as XNNPACK does
   std::vector<int64_t> buffer_sizes;  // and of each buffer
-  std::vector<int64_t> steps, ends;
+  std::vector<int64_t> ends;
   std::vector<int64_t> read;  // offsets in XNNPACK's plan
 };
 
@@ -195,12 +195,11 @@ bool Layout::measure(const RuntimeObject& runtime, size_t* nbytes) {
     const Plan& plan = plans_[k];
     if (!suits(runtime, plan)) continue;
     take_buffer_sizes(plan);
-    here.steps.assign(plan.n_buffers, kRounding);
     here.ends.resize(plan.n_buffers);
     offsets_.resize(plan.n_buffers);
     const auto most = static_cast<double>(most_live(&plan.orientation, here.buffer_sizes.data()));
     const int64_t found =
-        replay_orientation(&plan.orientation, here.buffer_sizes.data(), here.steps.data(),
+        replay_orientation(&plan.orientation, here.buffer_sizes.data(), nullptr, kRounding,
                            static_cast<int64_t>(most * (1 + plan.excess)) + 1, here.ends.data(), offsets_.data());
     if (found < 0) continue;
     current_ = k;

@@ -31,11 +31,11 @@ void read_sizes_from(const Handle& known, const std::vector<std::vector<const in
 // The sizes of the inputs as they are there.
 std::vector<std::vector<int32_t>> sizes_of(const Handle& known);
 
-// Reshapes the runtime for those sizes and says how many bytes of scratch it wants; a Status.
-int measure(const Handle& known, size_t* nbytes);
+// Reshapes the runtime of a handle for those sizes and says how many bytes of scratch it wants; a Status.
+int measure(void* known, int64_t* nbytes) noexcept;
 
 // Gives the runtime its scratch for those sizes; `nbytes` is what `measure` said or more. A Status.
-int place(const Handle& known, char* address, size_t nbytes);
+int place(void* known, char* address, int64_t nbytes) noexcept;
 
 // Leaves the runtime's workspace to XNNPACK again.
 void leave(const Handle& known);
