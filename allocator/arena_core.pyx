@@ -27,11 +27,15 @@ __all__ = ["DEBUG", "ArenaCore", "arena_at"]
 
 DEBUG = bool(ETARENA_DEBUG)              # whether this is a debug build
 
-cdef size_t LARGEST_RESERVE = <size_t>1 << 47
+cdef extern from *:                     # Cython's: what is rare lies behind the rest of a function
+    bint unlikely(bint condition) noexcept nogil
+
 cdef size_t HUGE_PAGE = 2 << 20
 cdef int64_t SLACK = 64                 # readable bytes behind every block
-cdef int LEAD_SHIFT = 48                # HeapNode.tag: bytes asked for, and above them the block's place in its range
 cdef int64_t SIZE_MASK = (<int64_t>1 << 48) - 1
+
+cdef enum:
+    LEAD_SHIFT = 48                     # HeapNode.tag: bytes asked for, and above them the block's place in its range
 
 cdef enum Refusal:                      # beside those of heap_core.h
     NOT_GRANTED = -100
@@ -52,8 +56,9 @@ cdef class ArenaCore:
             activation_reserve = reserve // 2
         if not 0 < activation_reserve < reserve <= LARGEST_RESERVE:
             raise arena_errors.no_room(name, reserve, activation_reserve, LARGEST_RESERVE)
-        self.name, self.guard = name, guard
+        self.name, self.guard, self.page = name, guard, PAGE
         self.poison = ETARENA_DEBUG if poison is None else poison
+        self.is_plain = not (self.poison or self.guard)
         self.ring = EventRing(trace)
         self.activation_reserve = round_to_pages(activation_reserve) + PAGE
         if huge_pages:
@@ -91,20 +96,18 @@ cdef class ArenaCore:
 
     cdef int ensure_activations_nogil(self, size_t nbytes) except -1 nogil:
         cdef bint granted
-        if self.closed:
+        if unlikely(self.closed):
             raise_closed(self)
-        if nbytes > self.activation_reserve - PAGE:
+        if unlikely(nbytes > self.activation_reserve - self.page):
             raise_activations_full(self, nbytes)
         mutex_lock(self.lock)
-        granted = self.activations.commit(nbytes)
+        granted = True
+        if unlikely(nbytes + self.page > self.activations.committed):
+            granted = self.activations.commit(nbytes)
         mutex_unlock(self.lock)
-        if not granted:
+        if unlikely(not granted):
             raise_refused(self, nbytes)
         return 0
-
-    cdef void* heap_alloc(self, size_t nbytes, size_t alignment) except NULL nogil:
-        cdef HeapHandle handle
-        return self.allocate(nbytes, alignment, False, &handle)
 
     cdef int heap_free(self, void* address) except -1 nogil:
         cdef HeapHandle handle
@@ -133,30 +136,48 @@ cdef class ArenaCore:
     cdef char* allocate(self, size_t nbytes, size_t alignment, bint scoped, HeapHandle* handle) except NULL nogil:
         cdef int status
         cdef char* address = NULL
-        if self.closed:
-            raise_closed(self)
-        if alignment == 0 or alignment & (alignment - 1) != 0:
-            raise_alignment(alignment)
-        if nbytes > LARGEST_RESERVE or alignment > LARGEST_RESERVE:
-            raise_heap_full(self, nbytes, alignment)
+        cdef HeapNode* node
+        if unlikely(self.closed or alignment - 1 >= LARGEST_RESERVE or nbytes > LARGEST_RESERVE):
+            raise_argument(self, nbytes, alignment)
+        if unlikely(alignment & (alignment - 1) != 0):
+            raise_argument(self, nbytes, alignment)
         mutex_lock(self.lock)
-        if self.guard:                  # with its slack and a page behind
+        if unlikely(not self.is_plain):
+            status = self.allocate_checked(nbytes, alignment, handle, &address)
+        else:
+            handle[0] = self.heap.alloc(nbytes, alignment)
+            status = heap_status(handle[0])
+            node = &self.heap.core.nodes[handle.node]
+            if not unlikely(status != HEAP_OK):
+                node.tag = nbytes
+                address = self.heap_pages.start + node.offset
+                if unlikely(self.heap.core.top + <int64_t>self.page > <int64_t>self.heap_pages.committed):
+                    status = self.prepare(handle[0])
+        if unlikely(status != HEAP_OK):
+            mutex_unlock(self.lock)
+            raise_refusal(self, status, nbytes, alignment)
+        if unlikely(scoped):
+            self.heap.scope(handle[0])
+        if unlikely(self.ring.capacity != 0):
+            self.ring.add(EVENT_ALLOC, address - self.heap_pages.start, nbytes)
+        mutex_unlock(self.lock)
+        return address
+
+    cdef int allocate_checked(
+        self, size_t nbytes, size_t alignment, HeapHandle* handle, char** address
+    ) noexcept nogil:
+        """A block with poison or a guard, which has its slack and a page behind it."""
+        cdef int status
+        if self.guard:
             handle[0] = self.heap.alloc(round_to_pages(nbytes + SLACK) + PAGE, max(alignment, PAGE))
         else:
             handle[0] = self.heap.alloc(nbytes, alignment)
         status = heap_status(handle[0])
         if status == HEAP_OK:
             self.heap.core.nodes[handle.node].tag = nbytes | self.lead_of(nbytes, alignment) << LEAD_SHIFT
+            address[0] = self.address_of(handle[0])
             status = self.prepare(handle[0])
-        if status == HEAP_OK:
-            address = self.address_of(handle[0])
-            if scoped:
-                self.heap.scope(handle[0])
-            self.ring.add(EVENT_ALLOC, address - self.heap_pages.start, nbytes)
-        mutex_unlock(self.lock)
-        if status != HEAP_OK:
-            raise_refusal(self, status, nbytes, alignment)
-        return address
+        return status
 
     cdef int release(self, HeapHandle handle) except -1 nogil:
         cdef int status
@@ -324,8 +345,12 @@ cdef int raise_closed(ArenaCore arena) except -1 with gil:
     raise Error(f"arena {arena.name!r} is closed")
 
 
-cdef int raise_alignment(size_t alignment) except -1 with gil:
-    raise ValueError(f"alignment {alignment} is no power of two")
+cdef int raise_argument(ArenaCore arena, size_t nbytes, size_t alignment) except -1 with gil:
+    if arena.closed:
+        raise_closed(arena)
+    if alignment == 0 or alignment & (alignment - 1) != 0:
+        raise ValueError(f"alignment {alignment} is no power of two")
+    raise_heap_full(arena, nbytes, alignment)
 
 
 cdef int raise_activations_full(ArenaCore arena, size_t nbytes) except -1 with gil:

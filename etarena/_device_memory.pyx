@@ -100,10 +100,7 @@ cdef class DeviceMemory:
         bound.device_plans = plans
         return 0
 
-    cdef int rebind(self, BoundShape bound, vector[char*]& addresses) except -1:
-        """Give every activation its memory for these sizes."""
-        if not self.is_used:
-            return 0
+    cdef int rebind_all(self, BoundShape bound, vector[char*]& addresses) except -1:
         if bound.device_plans is None:
             self.plan(bound)
         self.held = {}
@@ -115,11 +112,9 @@ cdef class DeviceMemory:
                 self.put(owner, block.part(offset, bound.nbytes[owner]), addresses)
         return 0
 
-    cdef int begin(self, BoundShape bound, vector[char*]& addresses) except -1:
-        """Give memory to what has some of its own for each call, as far as its size is known, and check the region."""
+    cdef int begin_shared(self, BoundShape bound, vector[char*]& addresses) except -1:
         self.copies, self.error = [], None
-        if self.is_shared:
-            self.shared.begin(self.copies)
+        self.shared.begin(self.copies)
         if not self.is_used:
             return 0
         for (region, owners), plan in zip(self.regions, bound.device_plans):
@@ -214,10 +209,8 @@ cdef class DeviceMemory:
         if any(share_memory((<ETensor> tensor).source, other) for other in self.inputs_held):
             raise InputError(f"the tensor for {value.name!r} shares memory with an input")
 
-    cdef int forget(self) except -1:
-        """Let go of what belongs to one call."""
-        if self.is_shared:
-            self.shared.end()
+    cdef int forget_shared(self) except -1:
+        self.shared.end()
         if self.is_used:
             self.given, self.inputs_held = {}, []
             for owner in (*list(self.results), *list(self.alone)):

@@ -14,7 +14,9 @@ cdef class InputReader:
     cdef ShapeBinder binder
     cdef bint read_past_end             # delegates may read some bytes behind an input
     cdef vector[int] devices            # type of the device of each input
-    cdef bint mutates                   # the method writes into some inputs
+    cdef readonly bint mutates          # the method writes into some inputs; else there is nothing to write back
+    cdef readonly bint has_unreadable   # some inputs of the call in progress must be copied
+    cdef readonly bint has_devices      # some inputs are on other devices than the CPU; else `on_device` stays empty
     cdef int position                   # of the input being read
     cdef vector[DLTensor] views         # one an input, of the call in progress
     cdef vector[int64_t] key            # sizes of all inputs, one after another, and int symbols
@@ -31,13 +33,26 @@ cdef class InputReader:
     cdef int read_on_device(self, object entry, object value) except -1
     cdef int read_number(self, object entry, object value) except -1
     cdef object copy_cause(self, object entry, object tensor)
-    cdef int copy_unreadable(self, BoundShape bound, Arena arena) except -1
+
+    # Copy what cannot be read in place. Only now, when the plan has shown that the shapes are legal.
+    cdef inline int copy_unreadable(self, BoundShape bound, Arena arena) except -1:
+        return self.copy_all(bound, arena) if self.has_unreadable else 0
+
+    # Ask for the copies of `write_back`, while the call can still fail as a whole.
+    cdef inline int announce_write_back(self) except -1:
+        return self.announce_all() if self.mutates else 0
+
+    # Bring what the method wrote into copies back into the caller's tensors, and tell torch of all it wrote.
+    cdef inline int write_back(self) except -1:
+        return self.write_back_all() if self.mutates else 0
+
+    cdef int copy_all(self, BoundShape bound, Arena arena) except -1
     cdef int replace_by_dense(
         self, int position, object tensor, str cause, BoundShape bound, Arena arena
     ) except -1
     cdef int refuse_shared_memory(self) except -1
     cdef int count_writes(self) except -1
-    cdef int announce_write_back(self) except -1
-    cdef int write_back(self) except -1
+    cdef int announce_all(self) except -1
+    cdef int write_back_all(self) except -1
     cdef void forget(self) noexcept
     cdef void* address(self, int position) noexcept

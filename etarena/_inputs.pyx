@@ -64,14 +64,26 @@ cdef class InputReader:
         self.read_past_end = len(section.delegates) > 0
         for entry in section.inputs:
             self.devices.push_back(section.values[entry.value].device_type if entry.value >= 0 else 0)
+            self.has_devices = self.has_devices or self.devices.back() != 0
         self.mutates = any(entry.mutated for entry in section.inputs)
         self.views.resize(len(section.inputs))
         self.key.resize(max(binder.key_length, 1))
-        self.forget()
-
-    cdef void forget(self) noexcept:
         self.held, self.unreadable, self.write_backs, self.copies, self.pins = [], [], [], [], []
         self.on_device = []
+
+    cdef void forget(self) noexcept:
+        """Let go of the caller's tensors; most lists are as empty as they were."""
+        self.held = []
+        if self.pins:
+            self.pins = []
+        if self.copies:
+            self.copies = []
+        if self.has_devices:
+            self.on_device = []
+        if self.has_unreadable:
+            self.unreadable, self.has_unreadable = [], False
+        if self.mutates:
+            self.write_backs = []
 
     cdef void* address(self, int position) noexcept:
         return <char*> self.views[position].data + self.views[position].byte_offset
@@ -136,6 +148,7 @@ cdef class InputReader:
         cause = self.copy_cause(entry, tensor)
         if cause is not None:
             self.unreadable.append((self.position, tensor, cause))
+            self.has_unreadable = True
         return 0
 
     cdef int read_on_device(self, object entry, object value) except -1:
@@ -199,11 +212,10 @@ cdef class InputReader:
         self.pins.append(pin(value))
         return True
 
-    cdef int copy_unreadable(self, BoundShape bound, Arena arena) except -1:
-        """Copy what cannot be read in place. Only now, when the plan has shown that the shapes are legal."""
+    cdef int copy_all(self, BoundShape bound, Arena arena) except -1:
         for position, tensor, cause in self.unreadable:
             self.replace_by_dense(position, tensor, cause, bound, arena)
-        self.unreadable = []
+        self.unreadable, self.has_unreadable = [], False
         return 0
 
     cdef object copy_cause(self, object entry, object tensor):
@@ -282,17 +294,14 @@ cdef class InputReader:
                 position += 1
         return 0
 
-    cdef int announce_write_back(self) except -1:
-        """Ask for the copies of `write_back`, while the call can still fail as a whole."""
+    cdef int announce_all(self) except -1:
         for _, dense, name in self.write_backs:
             cause = f"the method's writes to input {name!r} go back into its own layout"
             self.copies.append(allow_copy(cause, dense.nbytes))
         return 0
 
-    cdef int write_back(self) except -1:
-        """Bring what the method wrote into copies back into the caller's tensors, and tell torch of all it wrote."""
-        if self.mutates:
-            self.count_writes()
+    cdef int write_back_all(self) except -1:
+        self.count_writes()
         for tensor, dense, _ in self.write_backs:
             tensor.detach().copy_(dense)
         return 0

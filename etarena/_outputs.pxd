@@ -19,6 +19,8 @@ cdef class OutputWriter:
     cdef list given                     # of the call in progress: the caller's tensors or Nones; None without any
     cdef vector[int32_t] owners         # positions of the values whose memory goes to the caller
     cdef vector[int32_t] members        # positions of the other values that use that memory
+    cdef bint is_plain                  # there are none, and all sizes are known before a call
+    cdef bint is_usual                  # is_plain, and the caller of the call in progress gave no tensors
     cdef vector[HeapShare*] shares      # of the call in progress, one an owner; NULL: the caller gave memory
     cdef vector[void*] places           # of the call in progress: where each owner lies
     cdef list inputs                    # of the call in progress: the caller's input tensors
@@ -26,6 +28,7 @@ cdef class OutputWriter:
 
     cdef int check(self, object outputs) except -1
     cdef int point(self, BoundShape bound, NativeMethod native, list inputs) except -1
+    cdef int point_one_by_one(self, BoundShape bound, NativeMethod native, list inputs) except -1
     cdef int appear(self, BoundShape bound, NativeMethod native) except -1
     cdef int serve(self, int which, object direct, NativeMethod native) except -1
     cdef void* address_of(self, int owner) noexcept

@@ -21,6 +21,9 @@ from .allocator.plan import Kind, Scalar
 from .device.copies import allow_copy
 from .device.dtypes import dtype_name
 
+cdef extern from *:    # Cython's: what is rare lies behind the rest of a function
+    bint unlikely(bint condition) noexcept
+
 cdef enum:
     OUTPUT = 2     # Kind.OUTPUT
 
@@ -51,11 +54,12 @@ cdef class OutputWriter:
                 self.members.push_back(position)
         self.shares.assign(self.owners.size(), <HeapShare*> NULL)
         self.places.assign(self.owners.size(), <void*> NULL)
+        self.is_plain = self.members.size() == 0 and not binder.in_stages
         self.given = None
 
     cdef int check(self, object outputs) except -1:
         """Remember the caller's tensors, one entry an output of the program."""
-        self.given = None
+        self.given, self.is_usual = None, self.is_plain
         if outputs is None:
             return 0
         visible = sum(not entry.hidden for entry in self.section.outputs)
@@ -72,7 +76,7 @@ cdef class OutputWriter:
                     given[position] = tensor = etensor_view(tensor, f"output {position}")
             if tensor is not None:
                 self.check_type(position, tensor)
-        self.given = given
+        self.given, self.is_usual = given, False
         return 0
 
     def check_type(self, int position, tensor):
@@ -98,8 +102,24 @@ cdef class OutputWriter:
 
         Owners whose sizes are not known yet get theirs when they `appear`.
         """
+        cdef Arena arena = self.arena
+        cdef HeapShare* share
+        cdef int owner
+        cdef size_t i
+        self.bound = bound
+        if unlikely(not self.is_usual):
+            return self.point_one_by_one(bound, native, inputs)
+        for i in range(self.owners.size()):
+            owner = self.owners[i]
+            share = new_share(arena, <size_t> bound.nbytes[owner])
+            self.shares[i], self.places[i] = share, share.address
+            native.set_address(owner, share.address)
+        return 0
+
+    cdef int point_one_by_one(self, BoundShape bound, NativeMethod native, list inputs) except -1:
+        """The same where the caller gave tensors, sizes are not known yet, or further values use the memory."""
         cdef int i
-        self.bound, self.inputs, self.seen = bound, inputs, []
+        self.inputs, self.seen = inputs, []
         direct = self.direct_owners(None) if self.given is not None else None
         for i in range(<int> self.owners.size()):
             if bound.ready[self.owners[i]] == UNKNOWN:

@@ -42,23 +42,23 @@ cdef class StateKeeper:
         for position, entry in enumerate(section.inputs):
             if entry.result >= 0:
                 self.write_backs.push_back(write_back(section, entry.value, entry.result, position))
+        self.has_growing = binder.growing.size() > 0 or any(block is not None for block in memory)
+        self.has_new_values = self.has_growing or self.write_backs.size() > 0
 
-    cdef int64_t nbytes(self) except -1:
-        """Bytes of the caches now."""
+    cdef int64_t count_bytes(self) except -1:
         cdef int64_t total = 0
         for block in self.memory:
             if block is not None:
                 total += (<GrowingBlock> block).rows * (<GrowingBlock> block).row_bytes
         return total
 
-    cdef int read_lengths(self, int64_t* key) except -1:
-        """Write the lengths of the growing states behind the sizes of the inputs."""
+    cdef int read_rows(self, int64_t* key) except -1:
         cdef int i
         for i in range(<int> self.binder.growing.size()):
             key[self.binder.state_start + i] = (<GrowingBlock> self.memory[self.binder.growing[i]]).rows
         return 0
 
-    cdef int reserve(self, BoundShape bound) except -1:
+    cdef int reserve_rows(self, BoundShape bound) except -1:
         cdef int i
         cdef GrowingBlock block
         for i in range(<int> self.binder.growing.size()):
@@ -66,8 +66,7 @@ cdef class StateKeeper:
             block.reserve_rows(bound.grown[i] // block.row_bytes if block.row_bytes else 0)
         return 0
 
-    cdef int place(self, NativeMethod native, vector[char*]& addresses) except -1:
-        """Point the values of every cache that is not where it was at its memory."""
+    cdef int place_moved(self, NativeMethod native, vector[char*]& addresses) except -1:
         cdef int i, position, root
         cdef char* address
         for i in range(<int> self.binder.growing.size()):
@@ -82,7 +81,9 @@ cdef class StateKeeper:
             self.placed[i] = address
         return 0
 
-    cdef int commit(self, BoundShape bound, NativeMethod native, InputReader reader, char** addresses) except -1:
+    cdef int commit_new_values(
+        self, BoundShape bound, NativeMethod native, InputReader reader, char** addresses
+    ) except -1:
         cdef vector[char*] sources
         cdef size_t staged = 0, at = 0
         cdef char* stage = NULL

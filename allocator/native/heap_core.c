@@ -311,6 +311,22 @@ static NOINLINE HeapHandle alloc_elsewhere(HeapCore* heap, int64_t nbytes, int64
   return start_life(heap, node, nbytes);
 }
 
+/* The same where the range freed last ends at top and no other is free: it becomes the block, with another size, as if
+ * it were merged and memory were taken at the top again. */
+static NOINLINE HeapHandle alloc_at_top(HeapCore* heap, int64_t nbytes, int64_t size) {
+  uint32_t node = heap->pending;
+  HeapNode* range = &heap->nodes[node];
+  if (node == HEAP_ENDS || range->after != HEAP_ENDS || heap_n_free(heap) != 0 || range->offset > heap->limit - size) {
+    return alloc_elsewhere(heap, nbytes, size);
+  }
+  heap->pending = HEAP_ENDS;
+  heap->top = range->offset;
+  heap->tail_backed += range->backed;
+  range->size = size;
+  raise_top(heap, size);
+  return start_life(heap, node, nbytes);
+}
+
 /* Alignments, zero bytes, bad arguments, and tables to grow. */
 COLD HeapHandle heap_alloc_aligned(HeapCore* heap, int64_t nbytes, int64_t alignment) {
   if (nbytes < 0 || !is_power_of_two(alignment)) return failure(HEAP_BAD_ARGUMENT);
@@ -327,7 +343,7 @@ HeapHandle heap_alloc(HeapCore* heap, int64_t nbytes) {
   if (UNLIKELY(!simple)) return heap_alloc_aligned(heap, nbytes, 1);
   int64_t size = align_up(nbytes, heap->granule);
   uint32_t node = heap->pending;
-  if (heap->nodes[node].size != size) return alloc_elsewhere(heap, nbytes, size);
+  if (heap->nodes[node].size != size) return alloc_at_top(heap, nbytes, size);
   heap->pending = HEAP_ENDS;
   heap->occupied += size;
   return start_life(heap, node, nbytes);

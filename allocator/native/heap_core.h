@@ -102,6 +102,8 @@ typedef struct {
   void* release_context;
 } HeapCore;
 
+#pragma GCC visibility push(hidden) /* calls within a module, without the detour for functions of other modules */
+
 /* All functions that return int give a HeapStatus. */
 
 /* A heap of [0, limit). granule: a power of two; every block is at least so aligned. indexed: heap_find works. */
@@ -136,6 +138,8 @@ void heap_release_all(HeapCore* heap);
 int64_t heap_largest_free(const HeapCore* heap);
 /* Walk everything; NULL, or which of the equations above does not hold. */
 const char* heap_fault(const HeapCore* heap);
+
+#pragma GCC visibility pop
 
 static inline bool heap_is_live(const HeapCore* heap, HeapHandle handle) {
   return handle.node < heap->capacity && heap->nodes[handle.node].requested >= 0 &&

@@ -178,6 +178,32 @@ def test_statistics_and_snapshot():
     assert [entry.is_free for entry in snapshot.ranges] == [True, False]
 
 
+@pytest.mark.parametrize(("below", "hole"), [(0, 0), (640, 0), (1280, 640)])
+def test_a_block_freed_at_the_top_is_taken_again_with_another_size(below, hole):
+    heap = OffsetHeap(CAPACITY)
+    lower = [heap.alloc(640) for _ in range(below // 640)]
+    if hole:
+        heap.free(lower.pop(0))
+    last = heap.alloc(1000)
+    assert last == below
+    extent = below + 1024
+    for nbytes in [5000, 64, 700, 1, 30_000, 6400, 640, 704]:
+        heap.free(last)
+        last = heap.alloc(nbytes)
+        rounded = -(-nbytes // 64) * 64
+        fits = nbytes <= hole
+        top = below if fits else below + rounded
+        extent = max(extent, top)
+        stats = heap.stats
+        assert last == (0 if fits else below)
+        assert (stats.top, stats.extent, stats.live) == (top, extent, 640 * len(lower) + nbytes)
+        assert stats.free_bytes == hole - rounded * fits
+    heap.free(last)
+    with pytest.raises(ArenaFullError):
+        heap.alloc(CAPACITY - below + 1)
+    assert heap.alloc(CAPACITY - below) == below
+
+
 def test_blocks_are_freed_by_other_threads():
     heap = OffsetHeap(1 << 24)
     offsets = [heap.alloc(100) for _ in range(2000)]
