@@ -12,48 +12,17 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 
-#include "layout.h"
 #include "library.h"
 #include "others.h"
+#include "runtime.h"
 #include "scratch.h"
 #include "xnnpack_abi.h"
 
 namespace etarena::xnnpack {
-
-struct Input {
-  uint32_t id = 0;
-  uint32_t rank = 0;                     // from here on as the plan has it
-  const int32_t* source[kMaxDims] = {};  // where its sizes are, if `rank` is not too large
-  size_t told_rank = SIZE_MAX;           // what XNNPACK was told last; nothing yet
-  size_t told[kMaxDims] = {};
-
-  bool is_told(size_t other_rank, const size_t* dims) const {
-    return told_rank == other_rank && memcmp(told, dims, other_rank * sizeof(size_t)) == 0;
-  }
-};
-
-struct Runtime {
-  // What a new shape needs comes first, in few cache lines: it is not in the cache when a new shape comes.
-  RuntimeObject* object = nullptr;  // nullptr once it is no longer ours
-  Workspace* workspace = nullptr;
-  std::vector<Input> inputs;
-  std::vector<uint32_t> inner;  // values in scratch
-  char* address = nullptr;
-  size_t room = 0;
-  size_t wanted = 0;      // bytes of scratch for what XNNPACK was told
-  bool reshaped = false;  // operators know that
-  bool measured = false;  // and `wanted` is theirs
-  bool planned = false;   // and their scratch lies at `address`
-  Layout layout;
-  std::vector<int32_t> position;  // of each id among the inputs; -1
-
-  void forget_plan() { measured = planned = false; }
-};
 
 namespace {
 
@@ -139,21 +108,18 @@ int tell(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
   return kSuccess;
 }
 
-// The same, unless it knows them. The rank is at most kMaxDims.
-int reshape_input(Runtime* known, size_t position, size_t rank, const size_t* dims) {
-  Input& input = known->inputs[position];
-  if (input.is_told(rank, dims)) return kSuccess;
-  const int status = tell(known, input.id, rank, dims);
-  if (status != kSuccess) return status;
-  input.told_rank = rank;
-  std::copy_n(dims, rank, input.told);
-  return kSuccess;
+// Tells it those of one that may have been told before. The rank is at most kMaxDims.
+int tell(Runtime* known, Input* input, size_t rank, const size_t* dims) {
+  const int status = tell(known, input->id, rank, dims);
+  if (status == kSuccess) input->note_told(rank, dims);
+  return status;
 }
 
 int reshape_value(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
   const int32_t position = id < known->position.size() ? known->position[id] : -1;
-  return position < 0 || rank > kMaxDims ? tell(known, id, rank, dims)
-                                         : reshape_input(known, static_cast<size_t>(position), rank, dims);
+  if (position < 0 || rank > kMaxDims) return tell(known, id, rank, dims);
+  Input* const input = &known->inputs[position];
+  return input->is_told(rank, dims) ? static_cast<int>(kSuccess) : tell(known, input, rank, dims);
 }
 
 // Whether a new runtime has the layout that we write to.
@@ -172,15 +138,11 @@ bool is_understood(const void* runtime, const Workspace* workspace, const std::v
   return true;
 }
 
-void forget_sizes(Runtime* known) {
-  for (const uint32_t id : known->inner) known->object->values[id].size = 0;
-}
-
 // Reshapes the operators unless they know the shapes. Memory is planned afterwards, by plan().
 int reshape(Runtime* known) {
   if (known->reshaped) return kSuccess;
   known->forget_plan();
-  forget_sizes(known);
+  known->layout.forget_sizes(*known->object);
   const int status = real_reshape(known->object);
   known->reshaped = status == kSuccess;
   return status;
@@ -241,14 +203,15 @@ int plan(Runtime* known) {
   return status;
 }
 
-// Tells XNNPACK the sizes as they are at their sources.
+// Tells XNNPACK the sizes that the plan has, unless it knows them.
 int set_inputs(Runtime* known) {
-  for (size_t i = 0; i < known->inputs.size(); ++i) {
-    const Input& input = known->inputs[i];
-    if (input.rank > kMaxDims) return kInvalidParameter;
+  for (size_t i = 0; i < known->n_inputs; ++i) {
+    Input* const input = &known->inputs[i];
+    if (input->rank > kMaxDims) return kInvalidParameter;
+    if (input->is_told()) continue;
     size_t dims[kMaxDims];
-    for (size_t d = 0; d < input.rank; ++d) dims[d] = static_cast<size_t>(*input.source[d]);
-    const int status = reshape_input(known, i, input.rank, dims);
+    for (size_t d = 0; d < input->rank; ++d) dims[d] = input->size(d);
+    const int status = tell(known, input, input->rank, dims);
     if (status != kSuccess) return status;
   }
   return kSuccess;
@@ -268,16 +231,14 @@ Workspace* make_workspace() {
 }
 
 Handle describe(RuntimeObject* object, Workspace* workspace, const std::vector<uint32_t>& inputs) {
-  const Handle known = std::make_shared<Runtime>();
-  known->object = object;
+  const Handle known = std::make_shared<Runtime>(object);
   known->workspace = workspace;
-  known->inputs.resize(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) known->inputs[i].id = inputs[i];
+  known->n_inputs = static_cast<uint32_t>(inputs.size());
+  known->inputs.reset(new Input[inputs.size()]);
   known->position.assign(object->n_values, -1);
-  for (size_t i = 0; i < inputs.size(); ++i) known->position[inputs[i]] = static_cast<int32_t>(i);
-  for (uint32_t id = 0; id < object->n_values; ++id) {
-    const Value& value = object->values[id];
-    if (value.type != kInvalidType && value.allocation_type == kInWorkspace) known->inner.push_back(id);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    known->inputs[i].id = inputs[i];
+    known->position[inputs[i]] = static_cast<int32_t>(i);
   }
   return known;
 }
@@ -311,22 +272,25 @@ std::vector<Handle> end_capture() {
 
 std::vector<uint32_t> inputs_of(const Handle& known) {
   std::vector<uint32_t> ids;
-  for (const Input& input : known->inputs) ids.push_back(input.id);
+  for (size_t i = 0; i < known->n_inputs; ++i) ids.push_back(known->inputs[i].id);
   return ids;
 }
 
-void read_sizes_from(const Handle& known, const std::vector<std::vector<const int32_t*>>& sources) {
-  for (size_t i = 0; i < known->inputs.size() && i < sources.size(); ++i) {
-    known->inputs[i].rank = static_cast<uint32_t>(sources[i].size());
-    std::copy_n(sources[i].begin(), std::min(sources[i].size(), kMaxDims), known->inputs[i].source);
-  }
+void read_sizes_from(const Handle& known, size_t i, const int32_t* sizes, const uint8_t* order, size_t rank) {
+  Input& input = known->inputs[i];
+  input.sizes = sizes;
+  input.rank = static_cast<uint8_t>(std::min(rank, kMaxDims + 1));
+  std::copy_n(order, std::min(rank, kMaxDims), input.order);
 }
 
 std::vector<std::vector<int32_t>> sizes_of(const Handle& known) {
   std::vector<std::vector<int32_t>> sizes;
-  for (const Input& input : known->inputs) {
+  for (size_t i = 0; i < known->n_inputs; ++i) {
+    const Input& input = known->inputs[i];
     sizes.emplace_back();
-    for (size_t d = 0; d < std::min<size_t>(input.rank, kMaxDims); ++d) sizes.back().push_back(*input.source[d]);
+    for (size_t d = 0; d < std::min<size_t>(input.rank, kMaxDims); ++d) {
+      sizes.back().push_back(input.sizes[input.order[d]]);
+    }
   }
   return sizes;
 }
@@ -338,15 +302,16 @@ void leave(const Handle& known) {
 int measure(const Handle& handle, size_t* nbytes) {
   Runtime* const known = handle.get();
   *nbytes = 0;
-  if (known->object == nullptr) return kInvalidState;
-  int status = set_inputs(known);
+  int status = known->object == nullptr ? static_cast<int>(kInvalidState) : set_inputs(known);
   if (status == kSuccess) status = reshape(known);
   if (status == kSuccess) status = needed(known, nbytes);
+  known->refused = status != kSuccess;
   return status;
 }
 
 int place(const Handle& handle, char* address, size_t nbytes) {
   Runtime* const known = handle.get();
+  if (nbytes == 0 && known->refused) return kSuccess;
   if (known->object == nullptr) return kInvalidState;
   int status = set_inputs(known);
   if (status != kSuccess) return status;
