@@ -33,6 +33,23 @@ std::unordered_map<void*, Handle>& runtimes() {
   return *map;
 }
 
+// XNNPACK's own functions, for runtimes that are ours: looked up before there is one.
+struct Functions {
+  RuntimeFn plan;
+  RuntimeFn reshape;
+  ReshapeValueFn reshape_value;
+};
+Functions functions = {nullptr, nullptr, nullptr};
+
+void look_up() {
+  static const bool done = [] {
+    functions = {real<RuntimeFn>("xnn_plan_memory"), real<RuntimeFn>("xnn_reshape_runtime"),
+                 real<ReshapeValueFn>("xnn_reshape_external_value")};
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
 thread_local std::vector<Handle>* captured = nullptr;
 thread_local std::vector<uint32_t>* subgraph_inputs = nullptr;
 thread_local size_t* refused = nullptr;  // set: an aligned allocation is the workspace, and only its size is wanted
@@ -100,8 +117,8 @@ void remove(void* runtime) {
 }
 
 // Tells XNNPACK the sizes of an input.
-int tell(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
-  const int status = real_reshape_value(known->object, id, rank, dims);
+[[gnu::hot]] int tell(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
+  const int status = functions.reshape_value(known->object, id, rank, dims);
   if (status != kSuccess) return status;
   known->reshaped = false;
   known->forget_plan();
@@ -109,7 +126,7 @@ int tell(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
 }
 
 // Tells it those of one that may have been told before. The rank is at most kMaxDims.
-int tell(Runtime* known, Input* input, size_t rank, const size_t* dims) {
+[[gnu::hot]] int tell(Runtime* known, Input* input, size_t rank, const size_t* dims) {
   const int status = tell(known, input->id, rank, dims);
   if (status == kSuccess) input->note_told(rank, dims);
   return status;
@@ -139,11 +156,11 @@ bool is_understood(const void* runtime, const Workspace* workspace, const std::v
 }
 
 // Reshapes the operators unless they know the shapes. Memory is planned afterwards, by plan().
-int reshape(Runtime* known) {
+[[gnu::hot]] inline int reshape(Runtime* known) {
   if (known->reshaped) return kSuccess;
   known->forget_plan();
   known->layout.forget_sizes(*known->object);
-  const int status = real_reshape(known->object);
+  const int status = functions.reshape(known->object);
   known->reshaped = status == kSuccess;
   return status;
 }
@@ -154,14 +171,14 @@ int plan_within(Runtime* known, char* address, size_t room, size_t* asked) {
   known->workspace->data = address;
   known->workspace->size = room;
   refused = asked;
-  const int status = real_plan(known->object);
+  const int status = functions.plan(known->object);
   refused = nullptr;
   return status;
 }
 
 // Shows our layout how XNNPACK plans memory for the sizes that were measured: as if there were endless room somewhere,
 // where nothing is touched.
-void teach(Runtime* known) {
+[[gnu::cold]] void teach(Runtime* known) {
   static char* const nowhere = reinterpret_cast<char*>(size_t{1} << 40);
   size_t asked = 0;
   if (plan_within(known, nowhere, SIZE_MAX / 2, &asked) != kSuccess) return;
@@ -170,15 +187,25 @@ void teach(Runtime* known) {
   if (known->layout.measure(*known->object, &nbytes)) known->wanted = nbytes;
 }
 
-// Bytes of scratch: as in a plan that we have seen, or XNNPACK plans once with no room at all. It asks for none if it
-// needs none.
-int needed(Runtime* known, size_t* nbytes) {
+// Has XNNPACK plan once with no room at all. It asks for none if it needs none.
+[[gnu::cold]] int ask(Runtime* known) {
+  const int status = plan_within(known, nullptr, 0, &known->wanted);
+  if (status != kSuccess && (status != kOutOfMemory || known->wanted == 0)) return status;
+  if (known->wanted == 0) {
+    known->layout.learn_empty();
+  } else if (known->layout.can_learn()) {
+    teach(known);
+  }
+  return kSuccess;
+}
+
+// Bytes of scratch, as in a plan that we have seen or as XNNPACK says.
+[[gnu::hot]] inline int needed(Runtime* known, size_t* nbytes) {
   if (!known->measured) {
     known->planned = false;
     if (!known->layout.measure(*known->object, &known->wanted)) {
-      const int status = plan_within(known, nullptr, 0, &known->wanted);
-      if (status != kSuccess && (status != kOutOfMemory || known->wanted == 0)) return status;
-      if (known->wanted != 0 && known->layout.can_learn()) teach(known);
+      const int status = ask(known);
+      if (status != kSuccess) return status;
     }
     known->measured = true;
   }
@@ -186,31 +213,32 @@ int needed(Runtime* known, size_t* nbytes) {
   return kSuccess;
 }
 
-int plan(Runtime* known) {
-  if (known->planned) return kSuccess;
-  if (!known->measured) known->measured = known->layout.measure(*known->object, &known->wanted);
-  int status = kSuccess;
-  if (!known->measured || !known->layout.has_plan()) {
-    size_t asked = 0;
-    const bool empty = known->measured && known->wanted == 0;  // XNNPACK would find nothing to place
-    if (!empty) status = plan_within(known, known->address, known->room, &asked);
-  } else if (known->wanted <= known->room) {
-    known->layout.place(*known->object, known->address);
-  } else {
-    status = kOutOfMemory;
-  }
+// Has XNNPACK plan in the place that the runtime was given.
+[[gnu::cold]] int plan_anew(Runtime* known) {
+  size_t asked = 0;
+  const bool empty = known->measured && known->wanted == 0;  // XNNPACK would find nothing to place
+  const int status = empty ? static_cast<int>(kSuccess) : plan_within(known, known->address, known->room, &asked);
   known->planned = status == kSuccess;
   return status;
 }
 
+[[gnu::hot]] int plan(Runtime* known) {
+  if (known->planned) return kSuccess;
+  if (!known->measured) known->measured = known->layout.measure(*known->object, &known->wanted);
+  if (!known->measured || !known->layout.has_plan()) return plan_anew(known);
+  if (known->wanted > known->room) return kOutOfMemory;
+  known->layout.place(*known->object, known->address);
+  known->planned = true;
+  return kSuccess;
+}
+
 // Tells XNNPACK the sizes that the plan has, unless it knows them.
-int set_inputs(Runtime* known) {
-  for (size_t i = 0; i < known->n_inputs; ++i) {
-    Input* const input = &known->inputs[i];
+[[gnu::hot]] int set_inputs(Runtime* known) {
+  Input* const end = known->inputs.get() + known->n_inputs;
+  for (Input* input = known->inputs.get(); input != end; ++input) {
     if (input->rank > kMaxDims) return kInvalidParameter;
-    if (input->is_told()) continue;
     size_t dims[kMaxDims];
-    for (size_t d = 0; d < input->rank; ++d) dims[d] = input->size(d);
+    if (input->read(dims)) continue;
     const int status = tell(known, input, input->rank, dims);
     if (status != kSuccess) return status;
   }
@@ -299,7 +327,7 @@ void leave(const Handle& known) {
   if (known->object != nullptr) remove(known->object);
 }
 
-int measure(const Handle& handle, size_t* nbytes) {
+[[gnu::hot]] int measure(const Handle& handle, size_t* nbytes) {
   Runtime* const known = handle.get();
   *nbytes = 0;
   int status = known->object == nullptr ? static_cast<int>(kInvalidState) : set_inputs(known);
@@ -309,7 +337,7 @@ int measure(const Handle& handle, size_t* nbytes) {
   return status;
 }
 
-int place(const Handle& handle, char* address, size_t nbytes) {
+[[gnu::hot]] int place(const Handle& handle, char* address, size_t nbytes) {
   Runtime* const known = handle.get();
   if (nbytes == 0 && known->refused) return kSuccess;
   if (known->object == nullptr) return kInvalidState;
@@ -361,6 +389,7 @@ INTERPOSED int xnn_create_runtime_v4(void* subgraph, void* cache, void* workspac
   Handle known;
   const bool ours = own != nullptr && status == kSuccess && is_understood(*out, own, *subgraph_inputs);
   if (ours) {
+    look_up();
     known = describe(static_cast<RuntimeObject*>(*out), own, *subgraph_inputs);
     add(known);
   }

@@ -224,6 +224,14 @@ Layout::Layout(const RuntimeObject& runtime) {
 
 Layout::~Layout() = default;
 
+bool Layout::measure_empty(const RuntimeObject& runtime, size_t* nbytes) {
+  for (size_t i = 0; i < runtime.n_operators; ++i) {
+    if (runtime.operators[i].workspace_size != 0) return false;
+  }
+  *nbytes = 0;
+  return true;
+}
+
 void Layout::refuse() {
   foreign_ = true;
   n_plans_ = 0;

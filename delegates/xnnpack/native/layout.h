@@ -38,7 +38,7 @@ class Layout {
       if (plans_[current_]->measure(runtime, nbytes)) return true;
     }
     current_ = kMostPlans;
-    return false;
+    return empty_ && measure_empty(runtime, nbytes);
   }
 
   // Whether the sizes measured last were planned here.
@@ -46,6 +46,10 @@ class Layout {
 
   // Points the values at their places in scratch at `base`, if has_plan().
   void place(const RuntimeObject& runtime, char* base) const { plans_[current_]->place(runtime, base); }
+
+  // Says that XNNPACK has just wanted nothing. A runtime without inner values needs not be asked again, unless one of
+  // its operators wants scratch.
+  void learn_empty() { empty_ = inner_.empty(); }
 
   // Whether there is room for one more plan.
   bool can_learn() const { return !foreign_ && n_plans_ < kMostPlans; }
@@ -58,10 +62,12 @@ class Layout {
   static constexpr uint8_t kMostPlans = 4;
 
   void refuse();
+  static bool measure_empty(const RuntimeObject& runtime, size_t* nbytes);
 
   uint8_t n_plans_ = 0;
   uint8_t current_ = kMostPlans;  // the one that was replayed last
   bool foreign_ = false;
+  bool empty_ = false;                               // without values in scratch, as far as we have seen
   std::array<PackedPlan::Owner, kMostPlans> plans_;  // the oldest first
   std::vector<uint32_t> inner_;                      // ids of the values in scratch
   std::unique_ptr<const Structure> structure_;       // once something was learned

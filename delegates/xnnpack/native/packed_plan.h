@@ -38,7 +38,7 @@ class PackedPlan {
   using Owner = std::unique_ptr<PackedPlan, Free>;
 
   static constexpr size_t kMostNumbers = 0x7fff;  // of values and items: one bit of each number says more
-  static constexpr uint64_t kMostBytes = uint64_t{kRounding} * UINT32_MAX;  // of an item, and of all
+  static constexpr uint64_t kMostBytes = (uint64_t{kRounding} << 31) - 1;  // of an item, and of what is learned
 
   static Owner pack(const PlanParts& parts);
 
@@ -57,19 +57,20 @@ class PackedPlan {
   PackedPlan() = default;
   const uint16_t* numbers() const { return reinterpret_cast<const uint16_t*>(this + 1); }
   uint32_t* offsets() { return reinterpret_cast<uint32_t*>(this + 1) + offsets_at_; }
-  bool take_sizes(const RuntimeObject& runtime, uint32_t* sizes) const;
+  const uint16_t* take_sizes(const RuntimeObject& runtime, uint32_t* sizes) const;
 
-  double excess_ = 0;
+  double most_ = 0;          // times what lives at once, of its peak
   uint32_t offsets_at_ = 0;  // how many times four bytes behind this
   uint16_t n_inner_ = 0;
   uint16_t n_values_ = 0;
   uint16_t n_pairs_ = 0;
-  uint16_t n_items_ = 0;
+  uint16_t n_operators_ = 0;
   uint16_t n_buffers_ = 0;
-  // Behind it, as 16-bit numbers: `inner`; the ids of each pair, and whether it has the same size in the first one's
-  // lowest bit; the buffer of each item, `n_buffers_` if it is empty; 2 n_buffers_ events, the lowest bit set where a
-  // buffer ends to live; of each buffer what it lies on, with the lowest bit set in the last one, which is `n_buffers_`
-  // at the bottom. Then, as 32-bit numbers, the offset of each buffer, and 0; and in a large plan as many for sizes.
+  // Behind it, as 16-bit numbers: the ids of values that are items, the last one first, and of other inner values; the
+  // ids of each pair, and in the first one's lowest bit whether their sizes are the same; the buffer of each value and
+  // operator, `n_buffers_` if it is empty; 2 n_buffers_ events, with the lowest bit set where a buffer ends to live; of
+  // each buffer what it lies on, with the lowest bit set in the last one, which is `n_buffers_` at the bottom. Then, as
+  // 32-bit numbers, the offset of each buffer, and 0; and in a large plan as many for sizes.
 };
 
 }  // namespace etarena::xnnpack

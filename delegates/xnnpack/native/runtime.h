@@ -22,15 +22,14 @@ struct alignas(64) Input {
   uint8_t order[kMaxDims] = {};  // of the plan's sizes in memory
   uint32_t told[kMaxDims] = {};
 
-  size_t size(size_t d) const { return static_cast<size_t>(sizes[order[d]]); }
-
-  // Whether XNNPACK knows the sizes that the plan has.
-  bool is_told() const {
-    if (told_rank != rank) return false;
+  // The sizes that the plan has, and whether XNNPACK knows them. The rank is not too large.
+  bool read(size_t* dims) const {
+    bool same = told_rank == rank;
     for (size_t d = 0; d < rank; ++d) {
-      if (told[d] != size(d)) return false;
+      dims[d] = static_cast<size_t>(sizes[order[d]]);
+      same = same && told[d] == dims[d];
     }
-    return true;
+    return same;
   }
   bool is_told(size_t other_rank, const size_t* dims) const {
     if (told_rank != other_rank) return false;
