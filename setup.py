@@ -29,13 +29,17 @@ LINKED = "_runtime"  # the only module that links against libexecutorch.so: its 
 COMMON_FLAGS = ["-O2", "-g0", "-Wall", "-Wextra", "-Wundef"]
 C_FLAGS = ["-std=c11", *COMMON_FLAGS]
 # What nothing calls of the machinery that Cython brings stays out; neither changes the code of what is called.
-C_FLAGS += ["-ffunction-sections", "-fdata-sections"]
+UNUSED_OUT = ["-ffunction-sections", "-fdata-sections"]
+C_FLAGS += UNUSED_OUT
 # The planner's inner loops are a few instructions: where they happen to lie is worth some per cent.
 C_FLAGS += ["-falign-functions=32", "-falign-loops=32"]
 C_LINK_FLAGS = ["-Wl,--gc-sections", "-Wl,-z,noseparate-code"]
 # ETARENA_DEBUG=1: expensive checks after every change of a heap, poison in every arena, counters.
 DEBUG_MACROS: list[tuple[str, str | None]] = [("ETARENA_DEBUG", "1")] if os.environ.get("ETARENA_DEBUG") == "1" else []
-CXX_FLAGS = ["-std=c++17", "-fvisibility=hidden", *COMMON_FLAGS]
+# Calls within a module go straight there, others straight to where they were bound: what is not in the cache when a new
+# shape comes costs more than what is computed.
+CXX_FLAGS = ["-std=c++17", "-fvisibility=hidden", "-fno-plt", *UNUSED_OUT, *COMMON_FLAGS]
+CXX_LINK_FLAGS = [*C_LINK_FLAGS, "-Wl,-Bsymbolic-functions"]
 
 
 def stage_cimport_tree() -> None:
@@ -136,6 +140,7 @@ def middle_extensions(folder: str) -> list[Extension]:
                 *DEVICE_HEADERS,
             ],
             extra_compile_args=CXX_FLAGS,
+            extra_link_args=CXX_LINK_FLAGS,
         )
         for source in sorted((ROOT / folder).rglob("*.pyx"))
         if folder != "device" or vulkan is not None or source.parent.name != "vulkan"
@@ -167,6 +172,7 @@ def runtime_extensions() -> list[Extension]:
                     for header in (ROOT / folder / "native").glob("*.h")
                 ),
             ],
+            extra_link_args=CXX_LINK_FLAGS,
             # Not ours to keep free of warnings: system headers.
             extra_compile_args=[
                 *CXX_FLAGS,

@@ -21,9 +21,10 @@ cdef extern from "orientation.h" nogil:
     void forget_orientation(Orientation* orientation)
     bint orient(Orientation* orientation, int32_t n, const int32_t* first, const int32_t* last, int32_t positions,
                 const int64_t* sizes, const int64_t* offsets)
-    int64_t most_live(const Orientation* orientation, const int64_t* sizes)
+    bint measure_live(const Orientation* orientation, const int64_t* sizes, const int64_t* steps, int64_t alignment,
+                      int64_t* most, int64_t* most_rounded)
     int64_t replay_orientation(const Orientation* orientation, const int64_t* sizes, const int64_t* steps,
-                               int64_t limit, int64_t* ends, int64_t* offsets)
+                               int64_t alignment, int64_t limit, int64_t* ends, int64_t* offsets)
 
 cdef int64_t UNLIMITED = (<uint64_t>1 << 63) - 1
 cdef double SLACK = 0.0005              # above the bound that is always taken
@@ -106,8 +107,8 @@ cdef class OrientedPlanner:
         plans = []
         for k in range(self.count):
             peak = replay_orientation(
-                &self.known[k].orientation, int64s(size_array), self.planner.placement.steps, UNLIMITED, self.ends,
-                int64s(offsets),
+                &self.known[k].orientation, int64s(size_array), self.planner.placement.steps, self.planner.alignment,
+                UNLIMITED, self.ends, int64s(offsets),
             )
             order = [self.known[k].orientation.order[i] for i in range(n)]
             plans.append(Plan(offsets.tolist()[:n], peak, lower_bound, order, "replayed"))
@@ -119,7 +120,6 @@ cdef class OrientedPlanner:
         if n > 0 and self.count > 0 and not again:
             self.planner.lifetimes.learn(n, first, last)
         if self.count > 0 and n == self.planner.lifetimes.n and self.planner.lifetimes.version == self.lifetimes:
-            self.planner.placement.begin(n, sizes)
             self.replayed = self.replay(sizes, offsets, peak, lower_bound)
         if not self.replayed:
             self.planner.plan(n, sizes, first, last, order, n_order, offsets, peak, lower_bound)
@@ -133,17 +133,16 @@ cdef class OrientedPlanner:
         self.count = 0
 
     cdef bint replay(self, const int64_t* sizes, int64_t* offsets, int64_t* peak, int64_t* lower_bound) noexcept nogil:
-        """Try what is known; the planner knows these lifetimes and the alignment of these sizes."""
+        """Try what is known for these lifetimes; bad sizes are left to the planner to name."""
         cdef int64_t target
-        cdef int64_t* steps = self.planner.placement.steps
-        cdef int i, k
-        for i in range(self.planner.lifetimes.n):
-            self.ends[i] = (sizes[i] + steps[i] - 1) & -steps[i]
-        lower_bound[0] = most_live(&self.known[0].orientation, sizes)
-        target = most_live(&self.known[0].orientation, self.ends)
+        cdef const int64_t* steps = self.planner.placement.alignments
+        cdef int64_t alignment = self.planner.alignment
+        cdef int k
+        if not measure_live(&self.known[0].orientation, sizes, steps, alignment, lower_bound, &target):
+            return False
         for k in range(self.count):
             peak[0] = replay_orientation(
-                &self.known[k].orientation, sizes, steps,
+                &self.known[k].orientation, sizes, steps, alignment,
                 target + <int64_t>(target * max(SLACK, self.known[k].excess)) + 1, self.ends, offsets,
             )
             if peak[0] >= 0:

@@ -15,12 +15,20 @@ cdef struct Argument:                   # that a delegate's call is given
     bint joined                         # its memory is aligned and padded by the plan as its users wish
 
 
+cdef struct NativeUser:                 # `measure` and `place` of a user without a Python object; NULL: there are none
+    void* runtime
+    # Give anything but 0 where the methods must be asked, which say what is wrong.
+    int (*measure)(void* runtime, int64_t* nbytes) noexcept nogil
+    int (*place)(void* runtime, char* address, int64_t nbytes) noexcept nogil
+
+
 cdef class ScratchUser:
     cdef readonly str backend
     cdef ScratchUser at_call(self, int instruction, bint only)
     cdef int ask(self, const vector[Argument]& arguments) except -1
     cdef int64_t alignment_wish(self, size_t argument) noexcept
     cdef int64_t size_wish(self, size_t argument) noexcept
+    cdef NativeUser native(self) noexcept
     cdef int64_t measure(self, const vector[Argument]& arguments) except -1
     cdef int place(self, const vector[Argument]& arguments, char* address, int64_t nbytes) except -1
     cdef int leave(self) except -1

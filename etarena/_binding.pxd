@@ -10,6 +10,14 @@ from etarena.allocator.planner cimport OffsetPlanner
 from etarena.allocator.sizes cimport SizeProgram
 
 
+cdef extern from "value_sizes.h" namespace "etarena" nogil:
+    cppclass ValueShape:
+        ValueShape()
+        ValueShape(uint8_t rank, uint8_t item_bytes)
+        uint8_t rank
+        uint8_t item_bytes
+
+
 cdef struct Move:
     int64_t source                      # offset; with `saved`, in the buffer for what waits
     int64_t target
@@ -77,6 +85,9 @@ cdef class ShapeBinder:
     cdef vector[int32_t] start          # of each value: where its dimensions begin in the flat lists
     cdef vector[int32_t] registers      # flat: the size of each dimension of each value
     cdef vector[int32_t] item_bytes
+    cdef vector[ValueShape] shapes      # the same once more, close together
+    cdef vector[int32_t] results        # owners of outputs
+    cdef vector[int32_t] sharing        # values in memory of others or of growing states; all that data may leave out
     cdef vector[int32_t] storage        # position of the value that owns the memory
     cdef vector[int32_t] kind
     cdef vector[int32_t] dtypes
@@ -91,7 +102,8 @@ cdef class ShapeBinder:
     cdef vector[int32_t] growing        # positions in section.states of those that grow
     cdef vector[int32_t] grows          # of each value: which of these it is the memory of; -1 for all others
     cdef int state_start                # where their lengths begin in the key
-    cdef vector[int64_t] last_sizes     # bytes of the planned buffers of the last plan, and that plan
+    cdef vector[int64_t] buffer_bytes   # of each planned buffer, while it is planned
+    cdef vector[int64_t] last_sizes     # the same of the last plan, and that plan
     cdef BoundShape last_plan           # for methods with growing states alone
     cdef bint same_lifetimes            # as in the last plan
     cdef readonly bint in_stages        # data tells some sizes while the method runs
@@ -103,7 +115,7 @@ cdef class ShapeBinder:
 
     cdef int expect_discoveries(self) except -1
     cdef BoundShape bind(self, const int64_t* key)
-    cdef int evaluate(self, BoundShape bound, const vector[int64_t]& symbols, const vector[uint8_t]& known) except -1
+    cdef int evaluate(self, BoundShape bound) except -1
     cdef int check_inputs(self, const int64_t* key, const int64_t* registers) except -1
     cdef int check_lengths(self, const int64_t* key, BoundShape bound) except -1
     cdef int measure(self, BoundShape bound) except -1
@@ -113,11 +125,11 @@ cdef class ShapeBinder:
     cdef int place(self, BoundShape bound) except -1
     cdef int use_scratch(self, DelegateScratch scratch) except -1
     cdef int buffers(self) noexcept
+    cdef void list_bytes(self, BoundShape bound, int64_t* sizes) noexcept
     cdef int64_t bytes_of(self, BoundShape bound, int buffer) noexcept
     cdef int measure_scratch(self, BoundShape bound, BoundShape before) except -1
     cdef bint call_is_ready(self, BoundShape bound, int call) noexcept
     cdef bint call_changed(self, BoundShape bound, BoundShape before, int call) noexcept
     cdef int place_scratch(self, BoundShape bound, int call, char* base) except -1
-    cdef BoundShape improved(self, BoundShape bound)
     cdef object sizes_text(self, BoundShape bound)
     cdef object too_large(self, int position, BoundShape bound)

@@ -2,6 +2,7 @@
 """From input shapes to a bound plan: symbols, sizes, bytes, offsets."""
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 from libcpp.vector cimport vector
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
@@ -11,12 +12,15 @@ from etarena.allocator.oriented cimport OrientedPlanner
 from etarena.allocator.planner cimport OffsetPlanner
 from etarena.allocator.sizes cimport SizeProgram
 
-from .allocator import AnytimePlanner
 from .allocator import plan as plan_section
 from .allocator.errors import PlanError, ShapeError, SizeOverflowError
 from .allocator.plan import Teller
 from .device.dtypes import ITEM_BYTES
 from .shapes import wrong_length
+
+cdef extern from "value_sizes.h" namespace "etarena" nogil:
+    size_t measure_ordinary(const ValueShape* shapes, size_t begin, size_t count, const int32_t* registers_of,
+                            const int64_t* registers, int32_t* sizes, int64_t* nbytes, size_t* dim)
 
 cdef int64_t LARGEST_BYTES = <int64_t> 1 << 62
 
@@ -106,6 +110,12 @@ cdef class ShapeBinder:
         for guard in section.guards:
             self.guards.push_back(guard.register)
         self.expect_discoveries()
+        for position, value in enumerate(section.values):
+            self.shapes.push_back(ValueShape(len(value.sizes), ITEM_BYTES[value.dtype]))
+            if value.storage == position and self.kind[position] == OUTPUT:
+                self.results.push_back(position)
+            if self.in_stages or value.storage != position or self.grows[position] >= 0:
+                self.sharing.push_back(position)
 
     def _place_of(self, source):
         """Where in the key the size is that determines a symbol."""
@@ -143,19 +153,18 @@ cdef class ShapeBinder:
             If a tensor is too large for ExecuTorch (2**31 - 1 a dimension or stride) or for 64-bit bytes.
         """
         cdef int64_t begin = now_ns()
-        cdef vector[int64_t] registers
         cdef BoundShape bound = BoundShape.__new__(BoundShape)
-        cdef vector[uint8_t] known
         cdef int symbol
-        registers.resize(max(self.program.n_registers, 1))
-        self.equations.solve(key, registers.data())
+        bound.registers.resize(max(self.program.n_registers, 1))
+        self.equations.solve(key, bound.registers.data())
         if self.in_stages:
-            known.assign(registers.size(), 1)
+            bound.known.assign(bound.registers.size(), 1)
             for symbol in range(<int> self.told.size()):
-                known[symbol] = not self.told[symbol]
-        self.evaluate(bound, registers, known)
+                bound.known[symbol] = not self.told[symbol]
+        self.evaluate(bound)
         self.check_inputs(key, bound.registers.data())
-        self.check_lengths(key, bound)
+        if self.growing.size() > 0:
+            self.check_lengths(key, bound)
         self.measure(bound)
         self.measure_scratch(bound, None)
         self.place(bound)
@@ -164,15 +173,13 @@ cdef class ShapeBinder:
         bound.plan_ns = bound.run_plan_ns = now_ns() - begin
         return bound
 
-    cdef int evaluate(self, BoundShape bound, const vector[int64_t]& symbols, const vector[uint8_t]& known) except -1:
+    cdef int evaluate(self, BoundShape bound) except -1:
         """Fill the registers from the symbols, as far as they are known, and check the guards that can be decided."""
         cdef int i
-        bound.registers, bound.known = symbols, known
         if self.in_stages:
             self.program.evaluate_known(bound.registers.data(), bound.known.data())
         else:
-            # The program writes all registers, symbols included: it reads them from the caller's copy.
-            self.program.evaluate_into(symbols.data(), bound.registers.data())
+            self.program.evaluate_into(bound.registers.data(), bound.registers.data())
         for i in range(<int> self.guards.size()):
             if bound.registers[self.guards[i]] == 0 and is_known(bound, self.guards[i]):
                 text = self.section.guards[i].text
@@ -194,11 +201,9 @@ cdef class ShapeBinder:
         """Every input dimension must have the size that the model's own expressions give it, and every guard hold."""
         cdef int position, value, d
         cdef int64_t expected, actual
-        for position, entry in enumerate(self.section.inputs):
-            if entry.value < 0:
-                continue
-            value = entry.value
-            for d in range(self.rank[value]):
+        for position in range(<int> self.input_values.size()):
+            value = self.input_values[position]
+            for d in range(self.rank[value] if value >= 0 else 0):
                 expected = registers[self.registers[self.start[value] + d]]
                 actual = key[self.key_start[position] + d]
                 if expected != actual:
@@ -208,16 +213,25 @@ cdef class ShapeBinder:
 
     cdef int measure(self, BoundShape bound) except -1:
         """Sizes and bytes of every value; those of values that are not known yet stay 0."""
-        cdef int position, owner
-        bound.sizes.assign(self.registers.size(), 0)
-        bound.nbytes.assign(self.rank.size(), 0)
-        bound.ready.assign(self.rank.size(), READY)
-        for position in range(<int> self.rank.size()):
-            bound.ready[position] = self.measure_value(bound, position)
-            if self.storage[position] == position and self.kind[position] == OUTPUT:
-                bound.output_bytes += bound.nbytes[position]
+        cdef int i, position, owner
+        cdef size_t next = 0, dim = 0, count = self.rank.size()
+        bound.sizes.resize(self.registers.size())
+        bound.nbytes.resize(count)
+        bound.ready.assign(count, READY)
+        while next < count:
+            if not self.in_stages:
+                next = measure_ordinary(
+                    self.shapes.data(), next, count, self.registers.data(), bound.registers.data(),
+                    bound.sizes.data(), bound.nbytes.data(), &dim,
+                )
+            if next < count:
+                bound.ready[next] = self.measure_value(bound, <int> next)
+                dim += self.rank[next]
+                next += 1
+        for position in self.results:
+            bound.output_bytes += bound.nbytes[position]
         bound.grown.assign(self.growing.size(), 0)
-        for position in range(<int> self.rank.size()):
+        for position in self.sharing:
             owner = self.storage[position]
             if bound.ready[position] == UNKNOWN or bound.ready[owner] == UNKNOWN:
                 self.leave_out(bound, position)
@@ -289,36 +303,36 @@ cdef class ShapeBinder:
 
     cdef int place(self, BoundShape bound) except -1:
         """Offsets of the planned buffers."""
-        cdef int i, count = self.buffers()
+        cdef int count = self.buffers()
         cdef bint caches = self.growing.size() > 0 and not self.in_stages
-        cdef vector[int64_t] sizes
-        sizes.resize(max(count, 1))
+        cdef int64_t* sizes
+        self.buffer_bytes.resize(max(count, 1))
         bound.offsets.resize(max(count, 1))
-        for i in range(count):
-            sizes[i] = self.bytes_of(bound, i)
+        sizes = self.buffer_bytes.data()
+        self.list_bytes(bound, sizes)
         # Only caches became longer: the plan stays.
-        if caches and self.last_plan is not None and sizes == self.last_sizes:
+        if caches and self.last_plan is not None and self.buffer_bytes == self.last_sizes:
             bound.offsets, bound.peak = self.last_plan.offsets, self.last_plan.peak
             bound.lower_bound = self.last_plan.lower_bound
             return 0
         self.last_plan = None
-        self.scratch.align(self.planner, self.planned, sizes.data())
+        self.scratch.align(self.planner, self.planned, sizes)
         with nogil:
             if self.in_stages:
                 # What lives across a stop comes first and low, so that it need not move when the rest is planned again.
                 self.planner.plan(
-                    count, sizes.data(), self.first.data(), self.last.data(), self.crossing.data(),
+                    count, sizes, self.first.data(), self.last.data(), self.crossing.data(),
                     <int> self.crossing.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
                 )
             else:
                 self.oriented.plan(
-                    count, sizes.data(), self.first.data(), self.last.data(), self.preferred.data(),
+                    count, sizes, self.first.data(), self.last.data(), self.preferred.data(),
                     <int> self.preferred.size(), bound.offsets.data(), &bound.peak, &bound.lower_bound,
                     self.same_lifetimes,
                 )
         self.same_lifetimes = not self.in_stages
         if caches:
-            self.last_plan, self.last_sizes = bound, sizes
+            self.last_plan, self.last_sizes = bound, self.buffer_bytes
         return 0
 
     cdef int use_scratch(self, DelegateScratch scratch) except -1:
@@ -335,6 +349,16 @@ cdef class ShapeBinder:
     cdef int buffers(self) noexcept:
         """Number of planned buffers: those of values, then the scratch of each delegate call."""
         return <int> self.first.size()
+
+    cdef void list_bytes(self, BoundShape bound, int64_t* sizes) noexcept:
+        """The bytes of all planned buffers."""
+        cdef int i, planned = <int> self.planned.size()
+        for i in range(planned):
+            sizes[i] = bound.nbytes[self.planned[i]]
+        if self.scratch.has_multiples:
+            for i in range(planned):
+                sizes[i] = self.scratch.padded(self.planned[i], sizes[i])
+        memcpy(sizes + planned, bound.scratch.data(), bound.scratch.size() * sizeof(int64_t))
 
     cdef int64_t bytes_of(self, BoundShape bound, int buffer) noexcept:
         if buffer >= <int> self.planned.size():
@@ -381,34 +405,6 @@ cdef class ShapeBinder:
         if not self.call_is_ready(bound, call):
             return 0
         return self.scratch.place(call, base + bound.offsets[self.planned.size() + call], bound.scratch[call])
-
-    cdef BoundShape improved(self, BoundShape bound):
-        """Search for a lower peak in the background, from now on; give what has been found so far as a plan of its own.
-
-        Gives `bound` itself while there is nothing better.
-        """
-        cdef int i
-        cdef BoundShape better
-        if self.scratch.has_steps:
-            return bound
-        if bound.search is None:
-            bound.search = AnytimePlanner(
-                [self.bytes_of(bound, i) for i in range(self.buffers())], list(self.first), list(self.last),
-                self.planner.alignment, order=list(self.preferred) or None,
-            )
-            bound.search.start()
-        plan = bound.search.plan
-        if plan.peak >= bound.peak:
-            return bound
-        better = BoundShape.__new__(BoundShape)
-        better.sizes, better.nbytes, better.offsets = bound.sizes, bound.nbytes, bound.offsets
-        for i in range(self.buffers()):
-            better.offsets[i] = plan.offsets[i]
-        better.peak, better.lower_bound = plan.peak, bound.lower_bound
-        better.output_bytes, better.plan_ns, better.search = bound.output_bytes, bound.plan_ns, bound.search
-        better.registers, better.known, better.scratch = bound.registers, bound.known, bound.scratch
-        better.ready, better.run_peak, better.run_bound = bound.ready, plan.peak, bound.run_bound
-        return better
 
     def reason(self, int value, int dim):
         """Say why a size is what it must be, when it depends on symbols."""

@@ -14,6 +14,12 @@ from etarena._states cimport StateKeeper
 from etarena.allocator.arena cimport Arena
 
 
+cdef struct Fixed:                        # a value whose memory no plan moves
+    int position
+    char* address
+    int64_t nbytes
+
+
 cdef class PlannedMethod:
     cdef object __weakref__
     cdef readonly str name
@@ -33,8 +39,7 @@ cdef class PlannedMethod:
     cdef BoundShape current               # what the native tensors are bound to; None when they must be bound anew
     cdef vector[int64_t] current_key
     cdef vector[char*] addresses          # of every value at the last rebind
-    cdef vector[char*] fixed              # of states and constants; NULL for everything else
-    cdef vector[int64_t] fixed_bytes      # how much memory is there
+    cdef vector[Fixed] fixed              # states and constants
     cdef tuple labels
     cdef StateKeeper keeper
     cdef object held_states               # of the section, by name: State objects, shared with other methods

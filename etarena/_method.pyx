@@ -15,7 +15,7 @@ from etarena._binding cimport BoundShape, ShapeBinder, now_ns
 from etarena._device_memory cimport DeviceMemory
 from etarena._inputs cimport InputReader
 from etarena._outputs cimport OutputWriter
-from etarena._plan_cache cimport PlanCache
+from etarena._plan_cache cimport PlanCache, improved
 from etarena._runtime cimport NativeMethod
 from etarena._scratch cimport DelegateScratch
 from etarena._staged_run cimport StagedRun
@@ -102,17 +102,16 @@ cdef class PlannedMethod:
         self.devices.tag()
         self._check_nothing_is_missing()
         self.addresses.assign(len(section.values), <char*> NULL)
-        self.fixed.assign(len(section.values), <char*> NULL)
-        self.fixed_bytes.assign(len(section.values), 0)
+        self.fixed.clear()
         for position, value in enumerate(section.values):
             if value.storage == position and value.kind == Kind.CONSTANT:
                 found = self.native.tensor(value.index)
-                self.fixed[position], self.fixed_bytes[position] = <char*> <size_t> found[4], found[5]
+                self.fixed.push_back(Fixed(position, <char*> <size_t> found[4], found[5]))
         self.held_states = self.program.states_of(section)
         self.fixed_state_bytes = 0
         for state, held in zip(section.states, self.held_states.values()):
             if held.dim is None:
-                self.fixed[state.value], self.fixed_bytes[state.value] = <char*> <size_t> held.address, held.nbytes
+                self.fixed.push_back(Fixed(state.value, <char*> <size_t> held.address, held.nbytes))
                 self.fixed_state_bytes += held.nbytes
         growing = [None if held.dim is None else held.memory for held in self.held_states.values()]
         self.keeper = StateKeeper(section, self.binder, growing)
@@ -287,7 +286,7 @@ cdef class PlannedMethod:
         cdef BoundShape better
         if bound.peak <= bound.lower_bound or self.stages is not None:
             return bound
-        better = self.binder.improved(bound)
+        better = improved(self.binder, bound)
         if better is not bound:
             self.cache.replace((<char*> self.reader.key.data())[:self.binder.key_length * sizeof(int64_t)], better)
         return better
@@ -295,21 +294,24 @@ cdef class PlannedMethod:
     cdef int rebind(self, BoundShape bound) except -1:
         """Give every native tensor the sizes and the address of this plan."""
         cdef int i, position
+        cdef Fixed fixed
         cdef char* base = self.arena.base_address
         cdef int64_t begin = now_ns()
         self.current = None
-        for position in range(<int> self.addresses.size()):
-            if self.fixed[position] != NULL and bound.nbytes[position] > self.fixed_bytes[position]:
+        # Inputs and outputs get theirs for each run; until then any valid address will do.
+        self.addresses.assign(self.addresses.size(), base)
+        for fixed in self.fixed:
+            if bound.nbytes[fixed.position] > fixed.nbytes:
+                name = self.section.values[fixed.position].name
                 raise PlanError(
-                    f"values[{position}].sizes: {self.section.values[position].name!r} takes {bound.nbytes[position]} "
-                    f"bytes, its memory has {self.fixed_bytes[position]}"
+                    f"values[{fixed.position}].sizes: {name!r} takes {bound.nbytes[fixed.position]} bytes, its memory "
+                    f"has {fixed.nbytes}"
                 )
-            # Inputs and outputs get theirs for each run; until then any valid address will do.
-            self.addresses[position] = base if self.fixed[position] == NULL else self.fixed[position]
+            self.addresses[fixed.position] = fixed.address
         for i in range(<int> self.binder.planned.size()):
             self.addresses[self.binder.planned[i]] = base + bound.offsets[i]
         self.devices.rebind(bound, self.addresses)
-        for position in range(<int> self.addresses.size()):
+        for position in self.binder.sharing:
             self.addresses[position] = self.addresses[self.binder.storage[position]]
         self.native.rebind(bound.sizes.data(), self.addresses.data())
         self.keeper.placed.assign(self.keeper.placed.size(), NULL)

@@ -1,6 +1,6 @@
 """The plans of a method for the shapes it has met."""
 
-from etarena._binding cimport BoundShape
+from etarena._binding cimport BoundShape, ShapeBinder
 
 
 cdef class PlanCache:
@@ -13,3 +13,7 @@ cdef class PlanCache:
     cdef int replace(self, bytes key, BoundShape better) except -1
     cdef int grow(self, size_t nbytes) except -1
     cdef int clear(self) except -1
+
+
+# What a search in the background has found for a plan so far; it begins with the first call.
+cdef BoundShape improved(ShapeBinder binder, BoundShape bound)

@@ -3,7 +3,9 @@
 
 from collections import OrderedDict
 
-from etarena._binding cimport BoundShape
+from etarena._binding cimport BoundShape, ShapeBinder
+
+from .allocator import AnytimePlanner
 
 
 cdef class PlanCache:
@@ -55,3 +57,33 @@ cdef class PlanCache:
         self.plans.clear()
         self.nbytes = 0
         return 0
+
+
+cdef BoundShape improved(ShapeBinder binder, BoundShape bound):
+    """Search for a lower peak in the background, from now on; give what has been found so far as a plan of its own.
+
+    Gives `bound` itself while there is nothing better.
+    """
+    cdef int i
+    cdef BoundShape better
+    if binder.scratch.has_steps:
+        return bound
+    if bound.search is None:
+        bound.search = AnytimePlanner(
+            [binder.bytes_of(bound, i) for i in range(binder.buffers())], list(binder.first), list(binder.last),
+            binder.planner.alignment, order=list(binder.preferred) or None,
+        )
+        bound.search.start()
+    plan = bound.search.plan
+    if plan.peak >= bound.peak:
+        return bound
+    better = BoundShape.__new__(BoundShape)
+    better.sizes, better.nbytes, better.offsets = bound.sizes, bound.nbytes, bound.offsets
+    better.grown = bound.grown
+    for i in range(binder.buffers()):
+        better.offsets[i] = plan.offsets[i]
+    better.peak, better.lower_bound = plan.peak, bound.lower_bound
+    better.output_bytes, better.plan_ns, better.search = bound.output_bytes, bound.plan_ns, bound.search
+    better.registers, better.known, better.scratch = bound.registers, bound.known, bound.scratch
+    better.ready, better.run_peak, better.run_bound = bound.ready, plan.peak, bound.run_bound
+    return better

@@ -5,11 +5,12 @@ from libcpp.vector cimport vector
 
 from etarena._runtime cimport NativeMethod
 from etarena.allocator.planner cimport OffsetPlanner
-from etarena.delegates.contract cimport Argument
+from etarena.delegates.contract cimport Argument, NativeUser
 
 
 cdef class DelegateScratch:
     cdef list users                       # ScratchUser of each call of a delegate that is planned
+    cdef vector[NativeUser] natives       # of each call
     cdef list calls                       # the section's entry of each
     cdef readonly bint has_foreign                 # some are delegates behind function tables
     cdef tuple unplanned                  # backends that keep scratch of their own
@@ -25,6 +26,7 @@ cdef class DelegateScratch:
     cdef vector[int32_t] dtypes           # of each value
     cdef vector[uint8_t] joined           # of each value: the plan aligns and pads its memory
     cdef vector[int64_t] multiples        # of each value that owns memory: of how many bytes it should be a multiple
+    cdef bint has_multiples               # some are larger than 1
     cdef vector[int64_t] alignments       # of each value that owns memory: what is wanted of its address; 0
     cdef readonly bint has_steps          # planned buffers are aligned each in its own way
     cdef vector[int64_t] steps            # of the buffers of the last plan

@@ -14,7 +14,7 @@ from libcpp.vector cimport vector
 from etarena._runtime cimport NativeMethod
 from etarena.allocator.placement cimport step_for
 from etarena.allocator.planner cimport OffsetPlanner
-from etarena.delegates.contract cimport Argument, ScratchUser
+from etarena.delegates.contract cimport Argument, NativeUser, ScratchUser
 from etarena.delegates.foreign cimport ForeignUser
 
 from .allocator.sizes import Opcode
@@ -120,6 +120,7 @@ cdef class DelegateScratch:
             self.gather(call)
             user = <ScratchUser> self.users[call]
             user.ask(self.arguments[call])
+            self.natives.push_back(user.native())
             for i in range(<int> self.arguments[call].size()):
                 alignment, multiple = user.alignment_wish(i), user.size_wish(i)
                 self.has_wishes = self.has_wishes or isinstance(user, ForeignUser) and (<ForeignUser> user).wishes(i)
@@ -130,6 +131,7 @@ cdef class DelegateScratch:
                     multiple = least_common_multiple(self.multiples[owner], max(multiple, 1))
                     if multiple <= LARGEST_MULTIPLE:
                         self.multiples[owner] = multiple
+                        self.has_multiples = self.has_multiples or multiple > 1
                     else:
                         self._give_up(owner)
         for call in range(self.count()):
@@ -186,10 +188,17 @@ cdef class DelegateScratch:
 
     cdef int64_t measure(self, int call) except -1:
         """Bytes that one call needs, given the sizes taken last."""
+        cdef int64_t nbytes = 0
+        cdef const NativeUser* user = &self.natives[call]
+        if user.measure != NULL and user.measure(user.runtime, &nbytes) == 0:
+            return nbytes
         return (<ScratchUser> self.users[call]).measure(self.arguments[call])
 
     cdef int place(self, int call, char* address, int64_t nbytes) except -1:
         """Give one call its scratch."""
+        cdef const NativeUser* user = &self.natives[call]
+        if user.place != NULL and user.place(user.runtime, address, nbytes) == 0:
+            return 0
         return (<ScratchUser> self.users[call]).place(self.arguments[call], address, nbytes)
 
     cdef int gather(self, int call) except -1:

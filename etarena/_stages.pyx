@@ -45,11 +45,9 @@ cdef class StagePlanner:
             If a number is outside the model's limits or breaks a condition.
         """
         cdef int64_t begin = now_ns()
-        cdef vector[int64_t] symbols
-        cdef vector[uint8_t] known
         cdef BoundShape bound = BoundShape.__new__(BoundShape)
-        self.take_told(before, numbers, told, symbols, known)
-        self.binder.evaluate(bound, symbols, known)
+        self.take_told(before, numbers, told, bound.registers, bound.known)
+        self.binder.evaluate(bound)
         self.binder.measure(bound)
         self.binder.measure_scratch(bound, before)
         self.place(bound, before, position)

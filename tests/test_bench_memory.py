@@ -70,7 +70,9 @@ def test_a_shared_arena_is_compared_with_the_largest_alone() -> None:
 
 def test_a_new_shape_is_compared_with_the_stock_runtimes() -> None:
     text = reshape.section([reshape.Cost("bert", 12, 50.0, 30.0, 40.0, 700.0, 800.0, 62.5)])
-    assert "| bert | 12 | 50 | 30 | 40 | 0.750 | 1.250 | 62 | 0.800 | 700 | 800 | 0.875 |" in text
+    assert "| bert | 12 | 30 | 40 | 0.750 | 50 | 1.250 | 62 | 0.800 | 700 | 800 | 0.875 |" in text
+    text = reshape.section([reshape.Cost("large", 12, -50.0, 30.0, 40.0, 20000.0, 16000.0, 620.0)])
+    assert "| large | 12 | 30 | 40 | 0.750 | ? | ? | ? | ? | 20000 | 16000 | 1.250 |" in text
 
 
 def test_new_shapes_shrink_and_differ() -> None:

@@ -91,6 +91,43 @@ static inline int64_t most_live(const Orientation* orientation, const int64_t* s
   return most;
 }
 
+#define LARGEST_TOTAL ((int64_t)1 << 61) /* of sizes and alignments, so that no sum of some of them overflows */
+
+/* The alignment of a buffer: its own, or where none are given its size rounded up to a power of two from 16 on, if that
+ * is less than the alignment of all. */
+static inline int64_t step_of(const int64_t* steps, int64_t alignment, int32_t buffer, int64_t size) {
+  int64_t step = 16;
+  if (steps != NULL) return steps[buffer];
+  while (step < size && step < alignment) step *= 2;
+  return step < alignment ? step : alignment;
+}
+
+/* The largest sum of what lives at once, and that with each size rounded up to its alignment. False if a size is
+ * negative or all are too large together. */
+static inline bool measure_live(const Orientation* orientation, const int64_t* sizes, const int64_t* steps,
+                                int64_t alignment, int64_t* most, int64_t* most_rounded) {
+  int64_t live = 0, rounded = 0, room = LARGEST_TOTAL;
+  *most = *most_rounded = 0;
+  for (int32_t e = 0; e < 2 * orientation->n; ++e) {
+    const int32_t event = orientation->events[e];
+    const int32_t buffer = event < 0 ? ~event : event;
+    const int64_t step = step_of(steps, alignment, buffer, sizes[buffer]);
+    const int64_t whole = (int64_t)(((uint64_t)sizes[buffer] + (uint64_t)step - 1) & -(uint64_t)step);
+    if (event < 0) {
+      live -= sizes[buffer];
+      rounded -= whole;
+      continue;
+    }
+    if (sizes[buffer] < 0 || sizes[buffer] > room - step) return false;
+    room -= sizes[buffer] + step;
+    live += sizes[buffer];
+    rounded += whole;
+    if (live > *most) *most = live;
+    if (rounded > *most_rounded) *most_rounded = rounded;
+  }
+  return true;
+}
+
 /* Reads the orientation of a plan, in which empty buffers have no place: they go to the top, where they are in nobody's
  * way. Buffer i lives at positions 0 <= first[i] <= p < last[i] <= positions. False if there is no memory; the
  * orientation is empty then. */
@@ -124,22 +161,23 @@ static inline bool orient(Orientation* orientation, int32_t n, const int32_t* fi
   return done;
 }
 
-/* Offsets for these sizes, in bytes; 0 for empty buffers. steps[i] is the alignment of buffer i, a power of two, and
- * `ends` has room for n numbers. Gives the peak, or -1 as soon as a buffer ends beyond the limit. Sums of sizes and
- * steps must not overflow. */
+/* Offsets for these sizes, in bytes; 0 for empty buffers. The alignments are powers of two as for `step_of`, and `ends`
+ * has room for n numbers. Gives the peak, or -1 as soon as a buffer ends beyond the limit. Sums of sizes and alignments
+ * must not overflow. */
 static inline int64_t replay_orientation(const Orientation* orientation, const int64_t* sizes, const int64_t* steps,
-                                         int64_t limit, int64_t* ends, int64_t* offsets) {
+                                         int64_t alignment, int64_t limit, int64_t* ends, int64_t* offsets) {
   int64_t peak = 0;
   for (int32_t k = 0; k < orientation->n; ++k) {
     const int32_t buffer = orientation->order[k];
-    int64_t offset = 0;
+    int64_t offset = 0, step;
     for (int32_t e = orientation->start[k]; e < orientation->start[k + 1]; ++e) {
       if (ends[orientation->below[e]] > offset) offset = ends[orientation->below[e]];
     }
     ends[k] = offset;
     offsets[buffer] = 0;
     if (sizes[buffer] == 0) continue;
-    offsets[buffer] = (offset + steps[buffer] - 1) & -steps[buffer];
+    step = step_of(steps, alignment, buffer, sizes[buffer]);
+    offsets[buffer] = (offset + step - 1) & -step;
     ends[k] = offsets[buffer] + sizes[buffer];
     if (ends[k] > limit) return -1;
     if (ends[k] > peak) peak = ends[k];

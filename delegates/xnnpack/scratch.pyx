@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
-from etarena.delegates.contract cimport Argument, ScratchUser
+from etarena.delegates.contract cimport Argument, NativeUser, ScratchUser
 
 from etarena.allocator.errors import ArenaFullError, RuntimeFailure
 
@@ -19,10 +19,9 @@ cdef extern from "scratch.h" namespace "etarena::xnnpack" nogil:
     void read_sizes_from(
         const shared_ptr[KnownRuntime]& known, size_t input, const int32_t* sizes, const uint8_t* order, size_t rank)
     vector[vector[int32_t]] sizes_of(const shared_ptr[KnownRuntime]& known)
-    int c_measure "etarena::xnnpack::measure"(const shared_ptr[KnownRuntime]& known, size_t* nbytes)
+    int c_measure "etarena::xnnpack::measure"(void* known, int64_t* nbytes) noexcept
     void c_leave "etarena::xnnpack::leave"(const shared_ptr[KnownRuntime]& known)
-    int c_place "etarena::xnnpack::place"(
-        const shared_ptr[KnownRuntime]& known, char* address, size_t nbytes)
+    int c_place "etarena::xnnpack::place"(void* known, char* address, int64_t nbytes) noexcept
 
 cdef extern from "others.h" namespace "etarena::xnnpack" nogil:
     cppclass Held:
@@ -56,14 +55,17 @@ cdef class Runtime(ScratchUser):
                 self.handle, i, arguments[ids[i]].sizes, arguments[ids[i]].dim_order, arguments[ids[i]].rank)
         return 0
 
+    cdef NativeUser native(self) noexcept:
+        return NativeUser(self.handle.get(), c_measure, c_place)
+
     cdef int64_t measure(self, const vector[Argument]& arguments) except -1:
         """As the contract says; shapes that XNNPACK refuses need nothing, because the call itself will fail."""
-        cdef size_t nbytes = 0
+        cdef int64_t nbytes = 0
         # With the GIL: letting go of it takes longer than many a reshape.
-        return <int64_t> nbytes if c_measure(self.handle, &nbytes) == 0 else 0
+        return nbytes if c_measure(self.handle.get(), &nbytes) == 0 else 0
 
     cdef int place(self, const vector[Argument]& arguments, char* address, int64_t nbytes) except -1:
-        cdef int status = c_place(self.handle, address, <size_t> nbytes)
+        cdef int status = c_place(self.handle.get(), address, nbytes)
         if status != 0:
             raise self.failure(status)
         return 0

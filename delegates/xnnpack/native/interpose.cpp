@@ -327,18 +327,20 @@ void leave(const Handle& known) {
   if (known->object != nullptr) remove(known->object);
 }
 
-[[gnu::hot]] int measure(const Handle& handle, size_t* nbytes) {
-  Runtime* const known = handle.get();
-  *nbytes = 0;
+[[gnu::hot]] int measure(void* runtime, int64_t* nbytes) noexcept {
+  auto* const known = static_cast<Runtime*>(runtime);
+  size_t wanted = 0;
   int status = known->object == nullptr ? static_cast<int>(kInvalidState) : set_inputs(known);
   if (status == kSuccess) status = reshape(known);
-  if (status == kSuccess) status = needed(known, nbytes);
+  if (status == kSuccess) status = needed(known, &wanted);
   known->refused = status != kSuccess;
+  *nbytes = static_cast<int64_t>(wanted);
   return status;
 }
 
-[[gnu::hot]] int place(const Handle& handle, char* address, size_t nbytes) {
-  Runtime* const known = handle.get();
+[[gnu::hot]] int place(void* runtime, char* address, int64_t wanted) noexcept {
+  auto* const known = static_cast<Runtime*>(runtime);
+  const auto nbytes = static_cast<size_t>(wanted);
   if (nbytes == 0 && known->refused) return kSuccess;
   if (known->object == nullptr) return kInvalidState;
   int status = set_inputs(known);

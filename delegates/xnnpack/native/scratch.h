@@ -32,13 +32,13 @@ void read_sizes_from(const Handle& known, size_t input, const int32_t* sizes, co
 // The sizes of the inputs as they are there.
 std::vector<std::vector<int32_t>> sizes_of(const Handle& known);
 
-// Reshapes the runtime for those sizes and says how many bytes of scratch it wants: none of sizes
+// Reshapes the runtime of a handle for those sizes and says how many bytes of scratch it wants: none of sizes
 // that XNNPACK refuses, because the call itself will fail. A Status.
-int measure(const Handle& known, size_t* nbytes);
+int measure(void* known, int64_t* nbytes) noexcept;
 
 // Gives the runtime its scratch for those sizes; `nbytes` is what `measure` said or more: none for those
 // that were refused. A Status.
-int place(const Handle& known, char* address, size_t nbytes);
+int place(void* known, char* address, int64_t nbytes) noexcept;
 
 // Leaves the runtime's workspace to XNNPACK again.
 void leave(const Handle& known);
