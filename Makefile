@@ -30,7 +30,7 @@ test-debug: build
 	ETARENA_DEBUG=1 $(VENV)/python setup.py --quiet build_ext --inplace --force
 	$(PYTEST) -q tests/allocator $(ARGS); status=$$?; $(VENV)/python setup.py --quiet build_ext --inplace --force; exit $$status
 
-# The C heap and the exact search with the address, undefined behaviour and thread sanitizers.
+# The C heap, the exact search and XNNPACK's layouts with the address, undefined behaviour and thread sanitizers.
 sanitize:
 	scripts/sanitize.sh
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The C heap and the exact search under random use by several threads, built with the sanitizers: address and undefined
-# behaviour, then threads.
+# behaviour, then threads. And the layouts of XNNPACK's scratch with the first of these.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,3 +18,10 @@ for program in heap_stress exact_stress; do
         done
     done
 done
+
+binary=build/sanitize/layout_stress
+"${CXX:-c++}" -std=c++17 -g -O1 -Wall -Wextra -Wundef -Werror -fsanitize=address,undefined -fno-sanitize-recover=all \
+    -Idelegates/xnnpack/native -Iallocator/native tests/native/layout_stress.cpp \
+    delegates/xnnpack/native/{layout,packed_plan}.cpp -o "$binary"
+printf '%-18s ' address,undefined
+"$binary" "$steps"

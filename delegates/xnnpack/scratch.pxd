@@ -10,5 +10,4 @@ cdef extern from "scratch.h" namespace "etarena::xnnpack" nogil:
 
 cdef class Runtime(ScratchUser):
     cdef shared_ptr[KnownRuntime] handle
-    cdef bint refused                   # the sizes measured last
     cdef object failure(self, int status)

@@ -1,7 +1,7 @@
 # distutils: language = c++
 """XNNPACK runtimes of a method that is being loaded, and the scratch they use."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
@@ -16,7 +16,8 @@ cdef extern from "scratch.h" namespace "etarena::xnnpack" nogil:
     void c_begin_capture "etarena::xnnpack::begin_capture"()
     vector[shared_ptr[KnownRuntime]] c_end_capture "etarena::xnnpack::end_capture"()
     vector[unsigned int] inputs_of(const shared_ptr[KnownRuntime]& known)
-    void read_sizes_from(const shared_ptr[KnownRuntime]& known, const vector[vector[const int32_t*]]& sources)
+    void read_sizes_from(
+        const shared_ptr[KnownRuntime]& known, size_t input, const int32_t* sizes, const uint8_t* order, size_t rank)
     vector[vector[int32_t]] sizes_of(const shared_ptr[KnownRuntime]& known)
     int c_measure "etarena::xnnpack::measure"(void* known, int64_t* nbytes) noexcept
     void c_leave "etarena::xnnpack::leave"(const shared_ptr[KnownRuntime]& known)
@@ -45,16 +46,13 @@ cdef class Runtime(ScratchUser):
     cdef int ask(self, const vector[Argument]& arguments) except -1:
         """Note where the sizes of the inputs will be, in the order in which they lie in memory; nothing is wanted."""
         cdef vector[unsigned int] ids = inputs_of(self.handle)
-        cdef vector[vector[const int32_t*]] sources
         cdef size_t i
-        cdef int d
-        sources.resize(ids.size())
         for i in range(ids.size()):
             if ids[i] >= arguments.size():
                 raise RuntimeFailure(f"XNNPACK wants input {ids[i]} of {arguments.size()} arguments")
-            for d in range(arguments[ids[i]].rank):
-                sources[i].push_back(&arguments[ids[i]].sizes[arguments[ids[i]].dim_order[d]])
-        read_sizes_from(self.handle, sources)
+        for i in range(ids.size()):
+            read_sizes_from(
+                self.handle, i, arguments[ids[i]].sizes, arguments[ids[i]].dim_order, arguments[ids[i]].rank)
         return 0
 
     cdef NativeUser native(self) noexcept:
@@ -64,14 +62,10 @@ cdef class Runtime(ScratchUser):
         """As the contract says; shapes that XNNPACK refuses need nothing, because the call itself will fail."""
         cdef int64_t nbytes = 0
         # With the GIL: letting go of it takes longer than many a reshape.
-        self.refused = c_measure(self.handle.get(), &nbytes) != 0
-        return 0 if self.refused else nbytes
+        return nbytes if c_measure(self.handle.get(), &nbytes) == 0 else 0
 
     cdef int place(self, const vector[Argument]& arguments, char* address, int64_t nbytes) except -1:
-        cdef int status
-        if nbytes == 0 and self.refused:
-            return 0
-        status = c_place(self.handle.get(), address, nbytes)
+        cdef int status = c_place(self.handle.get(), address, nbytes)
         if status != 0:
             raise self.failure(status)
         return 0

@@ -12,48 +12,17 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 
-#include "layout.h"
 #include "library.h"
 #include "others.h"
+#include "runtime.h"
 #include "scratch.h"
 #include "xnnpack_abi.h"
 
 namespace etarena::xnnpack {
-
-struct Input {
-  uint32_t id = 0;
-  uint32_t rank = 0;                     // from here on as the plan has it
-  const int32_t* source[kMaxDims] = {};  // where its sizes are, if `rank` is not too large
-  size_t told_rank = SIZE_MAX;           // what XNNPACK was told last; nothing yet
-  size_t told[kMaxDims] = {};
-
-  bool is_told(size_t other_rank, const size_t* dims) const {
-    return told_rank == other_rank && memcmp(told, dims, other_rank * sizeof(size_t)) == 0;
-  }
-};
-
-struct Runtime {
-  // What a new shape needs comes first, in few cache lines: it is not in the cache when a new shape comes.
-  RuntimeObject* object = nullptr;  // nullptr once it is no longer ours
-  Workspace* workspace = nullptr;
-  std::vector<Input> inputs;
-  std::vector<uint32_t> inner;  // values in scratch
-  char* address = nullptr;
-  size_t room = 0;
-  size_t wanted = 0;      // bytes of scratch for what XNNPACK was told
-  bool reshaped = false;  // operators know that
-  bool measured = false;  // and `wanted` is theirs
-  bool planned = false;   // and their scratch lies at `address`
-  Layout layout;
-  std::vector<int32_t> position;  // of each id among the inputs; -1
-
-  void forget_plan() { measured = planned = false; }
-};
 
 namespace {
 
@@ -62,6 +31,23 @@ std::atomic<uint64_t> generation{1};  // of the map below: counts its changes
 std::unordered_map<void*, Handle>& runtimes() {
   static auto* map = new std::unordered_map<void*, Handle>;  // outlives every static destructor
   return *map;
+}
+
+// XNNPACK's own functions, for runtimes that are ours: looked up before there is one.
+struct Functions {
+  RuntimeFn plan;
+  RuntimeFn reshape;
+  ReshapeValueFn reshape_value;
+};
+Functions functions = {nullptr, nullptr, nullptr};
+
+void look_up() {
+  static const bool done = [] {
+    functions = {real<RuntimeFn>("xnn_plan_memory"), real<RuntimeFn>("xnn_reshape_runtime"),
+                 real<ReshapeValueFn>("xnn_reshape_external_value")};
+    return true;
+  }();
+  static_cast<void>(done);
 }
 
 thread_local std::vector<Handle>* captured = nullptr;
@@ -131,29 +117,26 @@ void remove(void* runtime) {
 }
 
 // Tells XNNPACK the sizes of an input.
-int tell(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
-  const int status = real_reshape_value(known->object, id, rank, dims);
+[[gnu::hot]] int tell(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
+  const int status = functions.reshape_value(known->object, id, rank, dims);
   if (status != kSuccess) return status;
   known->reshaped = false;
   known->forget_plan();
   return kSuccess;
 }
 
-// The same, unless it knows them. The rank is at most kMaxDims.
-int reshape_input(Runtime* known, size_t position, size_t rank, const size_t* dims) {
-  Input& input = known->inputs[position];
-  if (input.is_told(rank, dims)) return kSuccess;
-  const int status = tell(known, input.id, rank, dims);
-  if (status != kSuccess) return status;
-  input.told_rank = rank;
-  std::copy_n(dims, rank, input.told);
-  return kSuccess;
+// Tells it those of one that may have been told before. The rank is at most kMaxDims.
+[[gnu::hot]] int tell(Runtime* known, Input* input, size_t rank, const size_t* dims) {
+  const int status = tell(known, input->id, rank, dims);
+  if (status == kSuccess) input->note_told(rank, dims);
+  return status;
 }
 
 int reshape_value(Runtime* known, uint32_t id, size_t rank, const size_t* dims) {
   const int32_t position = id < known->position.size() ? known->position[id] : -1;
-  return position < 0 || rank > kMaxDims ? tell(known, id, rank, dims)
-                                         : reshape_input(known, static_cast<size_t>(position), rank, dims);
+  if (position < 0 || rank > kMaxDims) return tell(known, id, rank, dims);
+  Input* const input = &known->inputs[position];
+  return input->is_told(rank, dims) ? static_cast<int>(kSuccess) : tell(known, input, rank, dims);
 }
 
 // Whether a new runtime has the layout that we write to.
@@ -172,16 +155,12 @@ bool is_understood(const void* runtime, const Workspace* workspace, const std::v
   return true;
 }
 
-void forget_sizes(Runtime* known) {
-  for (const uint32_t id : known->inner) known->object->values[id].size = 0;
-}
-
 // Reshapes the operators unless they know the shapes. Memory is planned afterwards, by plan().
-int reshape(Runtime* known) {
+[[gnu::hot]] inline int reshape(Runtime* known) {
   if (known->reshaped) return kSuccess;
   known->forget_plan();
-  forget_sizes(known);
-  const int status = real_reshape(known->object);
+  known->layout.forget_sizes(*known->object);
+  const int status = functions.reshape(known->object);
   known->reshaped = status == kSuccess;
   return status;
 }
@@ -192,14 +171,14 @@ int plan_within(Runtime* known, char* address, size_t room, size_t* asked) {
   known->workspace->data = address;
   known->workspace->size = room;
   refused = asked;
-  const int status = real_plan(known->object);
+  const int status = functions.plan(known->object);
   refused = nullptr;
   return status;
 }
 
 // Shows our layout how XNNPACK plans memory for the sizes that were measured: as if there were endless room somewhere,
 // where nothing is touched.
-void teach(Runtime* known) {
+[[gnu::cold]] void teach(Runtime* known) {
   static char* const nowhere = reinterpret_cast<char*>(size_t{1} << 40);
   size_t asked = 0;
   if (plan_within(known, nowhere, SIZE_MAX / 2, &asked) != kSuccess) return;
@@ -208,15 +187,25 @@ void teach(Runtime* known) {
   if (known->layout.measure(*known->object, &nbytes)) known->wanted = nbytes;
 }
 
-// Bytes of scratch: as in a plan that we have seen, or XNNPACK plans once with no room at all. It asks for none if it
-// needs none.
-int needed(Runtime* known, size_t* nbytes) {
+// Has XNNPACK plan once with no room at all. It asks for none if it needs none.
+[[gnu::cold]] int ask(Runtime* known) {
+  const int status = plan_within(known, nullptr, 0, &known->wanted);
+  if (status != kSuccess && (status != kOutOfMemory || known->wanted == 0)) return status;
+  if (known->wanted == 0) {
+    known->layout.learn_empty();
+  } else if (known->layout.can_learn()) {
+    teach(known);
+  }
+  return kSuccess;
+}
+
+// Bytes of scratch, as in a plan that we have seen or as XNNPACK says.
+[[gnu::hot]] inline int needed(Runtime* known, size_t* nbytes) {
   if (!known->measured) {
     known->planned = false;
     if (!known->layout.measure(*known->object, &known->wanted)) {
-      const int status = plan_within(known, nullptr, 0, &known->wanted);
-      if (status != kSuccess && (status != kOutOfMemory || known->wanted == 0)) return status;
-      if (known->wanted != 0 && known->layout.can_learn()) teach(known);
+      const int status = ask(known);
+      if (status != kSuccess) return status;
     }
     known->measured = true;
   }
@@ -224,31 +213,33 @@ int needed(Runtime* known, size_t* nbytes) {
   return kSuccess;
 }
 
-int plan(Runtime* known) {
-  if (known->planned) return kSuccess;
-  if (!known->measured) known->measured = known->layout.measure(*known->object, &known->wanted);
-  int status = kSuccess;
-  if (!known->measured || !known->layout.has_plan()) {
-    size_t asked = 0;
-    const bool empty = known->measured && known->wanted == 0;  // XNNPACK would find nothing to place
-    if (!empty) status = plan_within(known, known->address, known->room, &asked);
-  } else if (known->wanted <= known->room) {
-    known->layout.place(*known->object, known->address);
-  } else {
-    status = kOutOfMemory;
-  }
+// Has XNNPACK plan in the place that the runtime was given.
+[[gnu::cold]] int plan_anew(Runtime* known) {
+  size_t asked = 0;
+  const bool empty = known->measured && known->wanted == 0;  // XNNPACK would find nothing to place
+  const int status = empty ? static_cast<int>(kSuccess) : plan_within(known, known->address, known->room, &asked);
   known->planned = status == kSuccess;
   return status;
 }
 
-// Tells XNNPACK the sizes as they are at their sources.
-int set_inputs(Runtime* known) {
-  for (size_t i = 0; i < known->inputs.size(); ++i) {
-    const Input& input = known->inputs[i];
-    if (input.rank > kMaxDims) return kInvalidParameter;
+[[gnu::hot]] int plan(Runtime* known) {
+  if (known->planned) return kSuccess;
+  if (!known->measured) known->measured = known->layout.measure(*known->object, &known->wanted);
+  if (!known->measured || !known->layout.has_plan()) return plan_anew(known);
+  if (known->wanted > known->room) return kOutOfMemory;
+  known->layout.place(*known->object, known->address);
+  known->planned = true;
+  return kSuccess;
+}
+
+// Tells XNNPACK the sizes that the plan has, unless it knows them.
+[[gnu::hot]] int set_inputs(Runtime* known) {
+  Input* const end = known->inputs.get() + known->n_inputs;
+  for (Input* input = known->inputs.get(); input != end; ++input) {
+    if (input->rank > kMaxDims) return kInvalidParameter;
     size_t dims[kMaxDims];
-    for (size_t d = 0; d < input.rank; ++d) dims[d] = static_cast<size_t>(*input.source[d]);
-    const int status = reshape_input(known, i, input.rank, dims);
+    if (input->read(dims)) continue;
+    const int status = tell(known, input, input->rank, dims);
     if (status != kSuccess) return status;
   }
   return kSuccess;
@@ -268,16 +259,14 @@ Workspace* make_workspace() {
 }
 
 Handle describe(RuntimeObject* object, Workspace* workspace, const std::vector<uint32_t>& inputs) {
-  const Handle known = std::make_shared<Runtime>();
-  known->object = object;
+  const Handle known = std::make_shared<Runtime>(object);
   known->workspace = workspace;
-  known->inputs.resize(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) known->inputs[i].id = inputs[i];
+  known->n_inputs = static_cast<uint32_t>(inputs.size());
+  known->inputs.reset(new Input[inputs.size()]);
   known->position.assign(object->n_values, -1);
-  for (size_t i = 0; i < inputs.size(); ++i) known->position[inputs[i]] = static_cast<int32_t>(i);
-  for (uint32_t id = 0; id < object->n_values; ++id) {
-    const Value& value = object->values[id];
-    if (value.type != kInvalidType && value.allocation_type == kInWorkspace) known->inner.push_back(id);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    known->inputs[i].id = inputs[i];
+    known->position[inputs[i]] = static_cast<int32_t>(i);
   }
   return known;
 }
@@ -311,22 +300,25 @@ std::vector<Handle> end_capture() {
 
 std::vector<uint32_t> inputs_of(const Handle& known) {
   std::vector<uint32_t> ids;
-  for (const Input& input : known->inputs) ids.push_back(input.id);
+  for (size_t i = 0; i < known->n_inputs; ++i) ids.push_back(known->inputs[i].id);
   return ids;
 }
 
-void read_sizes_from(const Handle& known, const std::vector<std::vector<const int32_t*>>& sources) {
-  for (size_t i = 0; i < known->inputs.size() && i < sources.size(); ++i) {
-    known->inputs[i].rank = static_cast<uint32_t>(sources[i].size());
-    std::copy_n(sources[i].begin(), std::min(sources[i].size(), kMaxDims), known->inputs[i].source);
-  }
+void read_sizes_from(const Handle& known, size_t i, const int32_t* sizes, const uint8_t* order, size_t rank) {
+  Input& input = known->inputs[i];
+  input.sizes = sizes;
+  input.rank = static_cast<uint8_t>(std::min(rank, kMaxDims + 1));
+  std::copy_n(order, std::min(rank, kMaxDims), input.order);
 }
 
 std::vector<std::vector<int32_t>> sizes_of(const Handle& known) {
   std::vector<std::vector<int32_t>> sizes;
-  for (const Input& input : known->inputs) {
+  for (size_t i = 0; i < known->n_inputs; ++i) {
+    const Input& input = known->inputs[i];
     sizes.emplace_back();
-    for (size_t d = 0; d < std::min<size_t>(input.rank, kMaxDims); ++d) sizes.back().push_back(*input.source[d]);
+    for (size_t d = 0; d < std::min<size_t>(input.rank, kMaxDims); ++d) {
+      sizes.back().push_back(input.sizes[input.order[d]]);
+    }
   }
   return sizes;
 }
@@ -335,20 +327,21 @@ void leave(const Handle& known) {
   if (known->object != nullptr) remove(known->object);
 }
 
-int measure(void* runtime, int64_t* nbytes) noexcept {
+[[gnu::hot]] int measure(void* runtime, int64_t* nbytes) noexcept {
   auto* const known = static_cast<Runtime*>(runtime);
   size_t wanted = 0;
-  if (known->object == nullptr) return kInvalidState;
-  int status = set_inputs(known);
+  int status = known->object == nullptr ? static_cast<int>(kInvalidState) : set_inputs(known);
   if (status == kSuccess) status = reshape(known);
   if (status == kSuccess) status = needed(known, &wanted);
+  known->refused = status != kSuccess;
   *nbytes = static_cast<int64_t>(wanted);
   return status;
 }
 
-int place(void* runtime, char* address, int64_t wanted) noexcept {
+[[gnu::hot]] int place(void* runtime, char* address, int64_t wanted) noexcept {
   auto* const known = static_cast<Runtime*>(runtime);
   const auto nbytes = static_cast<size_t>(wanted);
+  if (nbytes == 0 && known->refused) return kSuccess;
   if (known->object == nullptr) return kInvalidState;
   int status = set_inputs(known);
   if (status != kSuccess) return status;
@@ -398,6 +391,7 @@ INTERPOSED int xnn_create_runtime_v4(void* subgraph, void* cache, void* workspac
   Handle known;
   const bool ours = own != nullptr && status == kSuccess && is_understood(*out, own, *subgraph_inputs);
   if (ours) {
+    look_up();
     known = describe(static_cast<RuntimeObject*>(*out), own, *subgraph_inputs);
     add(known);
   }

@@ -6,83 +6,71 @@
  * taken if it is as close to what lives at once as XNNPACK's own plan was. */
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "orientation.h"
+#include "packed_plan.h"
 #include "xnnpack_abi.h"
 
 namespace etarena::xnnpack {
 
+struct Structure;
+
 class Layout {
  public:
-  Layout() = default;
+  explicit Layout(const RuntimeObject& runtime);
+  ~Layout();
   Layout(const Layout&) = delete;
   Layout& operator=(const Layout&) = delete;
-  ~Layout();
+
+  // Sets the sizes of the values in scratch to 0: XNNPACK lets them only grow.
+  void forget_sizes(const RuntimeObject& runtime) const {
+    if (n_plans_ > 0) return plans_[0]->forget_sizes(runtime.values);
+    for (const uint32_t id : inner_) runtime.values[id].size = 0;
+  }
 
   // Whether memory can be planned here for the sizes that the values have now. If so, `nbytes` is what it takes.
-  bool measure(const RuntimeObject& runtime, size_t* nbytes);
+  bool measure(const RuntimeObject& runtime, size_t* nbytes) {
+    for (current_ = 0; current_ < n_plans_; ++current_) {
+      if (plans_[current_]->measure(runtime, nbytes)) return true;
+    }
+    current_ = kMostPlans;
+    return empty_ && measure_empty(runtime, nbytes);
+  }
 
   // Whether the sizes measured last were planned here.
-  bool has_plan() const { return current_ != kNone; }
+  bool has_plan() const { return current_ < n_plans_; }
 
   // Points the values at their places in scratch at `base`, if has_plan().
-  void place(const RuntimeObject& runtime, char* base) const;
+  void place(const RuntimeObject& runtime, char* base) const { plans_[current_]->place(runtime, base); }
+
+  // Says that XNNPACK has just wanted nothing. A runtime without inner values needs not be asked again, unless one of
+  // its operators wants scratch.
+  void learn_empty() { empty_ = inner_.empty(); }
 
   // Whether there is room for one more plan.
-  bool can_learn() const { return !foreign_ && plans_.size() < kMostPlans; }
+  bool can_learn() const { return !foreign_ && n_plans_ < kMostPlans; }
 
   // Reads the plan that XNNPACK has just made for the sizes that the values have now, in scratch at `base`, of which it
   // wanted `nbytes`. If that is not what it should be by our reading, XNNPACK plans this runtime for good.
   void learn(const RuntimeObject& runtime, const char* base, size_t nbytes);
 
  private:
-  static constexpr size_t kMostPlans = 4;
-  static constexpr size_t kNone = SIZE_MAX;
+  static constexpr uint8_t kMostPlans = 4;
 
-  struct Life {  // from the first operator that uses something to before the one after the last
-    int32_t first;
-    int32_t last;
-  };
-  struct Pair {
-    uint32_t input;
-    uint32_t output;
-  };
-  struct Plan {
-    // In one piece, because a call at a new shape finds nothing of this in the cache:
-    std::vector<int32_t> numbers;
-    size_t n_buffers = 0;
-    int32_t* same_size = nullptr;  // of each pair: whether its sizes are equal, which decides who shares memory
-    int32_t* buffer = nullptr;     // of each item: those that share memory have the same; -1 if it was empty
-    int32_t* item = nullptr;       // of each buffer: one of those
-    int32_t* first = nullptr;
-    int32_t* last = nullptr;
-    Orientation orientation = {};
-    double excess = 0;  // of its peak above what lives at once
-  };
+  void refuse();
+  static bool measure_empty(const RuntimeObject& runtime, size_t* nbytes);
 
-  bool list(const RuntimeObject& runtime);
-  bool note_use(const RuntimeObject& runtime, uint32_t id, int32_t position);
-  bool take_sizes(const RuntimeObject& runtime) const;
-  bool same_size(const RuntimeObject& runtime, const Pair& pair) const;
-  const char* address(const RuntimeObject& runtime, size_t item) const;
-  bool read(const RuntimeObject& runtime, const char* base, Plan* plan) const;
-  bool is_possible(const Plan& plan) const;
-  bool suits(const RuntimeObject& runtime, const Plan& plan) const;
-  int64_t peak(const Plan& plan) const;
-  void take_buffer_sizes(const Plan& plan) const;
-
-  bool listed_ = false;
+  uint8_t n_plans_ = 0;
+  uint8_t current_ = kMostPlans;  // the one that was replayed last
   bool foreign_ = false;
-  std::vector<uint32_t> values_;  // ids of the values in scratch: these are the items, followed by the operators
-  std::vector<int32_t> item_of_;  // of each value; -1
-  std::vector<Life> lives_;       // of each item
-  std::vector<Pair> pairs_;       // values in scratch that go into and out of the same operator
-  std::vector<Plan> plans_;       // the oldest first
-  size_t current_ = kNone;        // the one that was replayed last
-  std::vector<int64_t> offsets_;  // of its buffers
+  bool empty_ = false;                               // without values in scratch, as far as we have seen
+  std::array<PackedPlan::Owner, kMostPlans> plans_;  // the oldest first
+  std::vector<uint32_t> inner_;                      // ids of the values in scratch
+  std::unique_ptr<const Structure> structure_;       // once something was learned
 };
 
 }  // namespace etarena::xnnpack

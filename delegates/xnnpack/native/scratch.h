@@ -25,16 +25,19 @@ std::vector<Handle> end_capture();
 // External ids of a runtime's inputs, which are positions among the delegate's arguments.
 std::vector<uint32_t> inputs_of(const Handle& known);
 
-// Says where the sizes of the inputs, in that order, are read from now on: each in memory order.
-void read_sizes_from(const Handle& known, const std::vector<std::vector<const int32_t*>>& sources);
+// Says where the sizes of one of them, in that order, are read from now on. `order` is that of its dimensions in
+// memory.
+void read_sizes_from(const Handle& known, size_t input, const int32_t* sizes, const uint8_t* order, size_t rank);
 
 // The sizes of the inputs as they are there.
 std::vector<std::vector<int32_t>> sizes_of(const Handle& known);
 
-// Reshapes the runtime of a handle for those sizes and says how many bytes of scratch it wants; a Status.
+// Reshapes the runtime of a handle for those sizes and says how many bytes of scratch it wants: none of sizes
+// that XNNPACK refuses, because the call itself will fail. A Status.
 int measure(void* known, int64_t* nbytes) noexcept;
 
-// Gives the runtime its scratch for those sizes; `nbytes` is what `measure` said or more. A Status.
+// Gives the runtime its scratch for those sizes; `nbytes` is what `measure` said or more: none for those
+// that were refused. A Status.
 int place(void* known, char* address, int64_t nbytes) noexcept;
 
 // Leaves the runtime's workspace to XNNPACK again.
