@@ -181,7 +181,7 @@ cdef class PlannedMethod:
             self.keeper.read_lengths(self.reader.key.data())
             self.writer.check(outputs)
             bound = self.choose_plan()
-            self.arena.ensure_activations_nogil(<size_t> bound.peak)
+            self.arena.ensure_activations_in_turn(<size_t> bound.peak)
             self.reader.copy_unreadable(bound, self.arena)
             self.keeper.reserve(bound)
             self.last_bind_ns = 0

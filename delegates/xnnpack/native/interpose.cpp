@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <unordered_map>
 
 #include "library.h"
@@ -182,7 +183,11 @@ int plan_within(Runtime* known, char* address, size_t room, size_t* asked) {
   static char* const nowhere = reinterpret_cast<char*>(size_t{1} << 40);
   size_t asked = 0;
   if (plan_within(known, nowhere, SIZE_MAX / 2, &asked) != kSuccess) return;
-  known->layout.learn(*known->object, nowhere, known->wanted);
+  try {
+    known->layout.learn(*known->object, nowhere, known->wanted);
+  } catch (const std::bad_alloc&) {
+    return;  // XNNPACK goes on planning itself
+  }
   size_t nbytes = 0;
   if (known->layout.measure(*known->object, &nbytes)) known->wanted = nbytes;
 }
