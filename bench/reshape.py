@@ -49,7 +49,7 @@ SIZES: dict[str, tuple[Size, Size]] = {
 }
 """Models of the demo, then in published sizes, all lowered for XNNPACK here: the new shapes lie between these sizes."""
 
-SHAPES, REPEATS = 12, 30
+SHAPES, REPEATS, FEW_REPEATS = 12, 60, 20
 HEADING = "## A new shape with XNNPACK"
 NOTES = """\
 What a new shape costs beyond the run. `before the run`: what `last_run` counts of it, planning with XNNPACK's reshape
@@ -59,9 +59,9 @@ many milliseconds its noise is larger than that (`?`). `stock`: time inside XNNP
 runtime at that shape, on a stock export with bounds; it reshapes in every call. `stock call`: what `etarena` is, of the
 stock runtime: its call at a new shape less the next one, without what XNNPACK's reshape took of that; in both is what a
 run costs more after another shape, because it finds less in the cache. Both runtimes take the same shapes in turn in
-one process, {repeats} times each with another shape in between, no plan kept, the input just read; the figures are
-medians over {shapes} shapes of the shortest times. Target: at most 1.2 x stock. `first call`: all of it, run
-included."""
+one process, {repeats} times each ({few} for models in published sizes) with another shape in between, no plan kept, the
+input just read; the figures are medians over {shapes} shapes of the shortest times. Target: at most 1.2 x stock. `first
+call`: all of it, run included."""
 LONGEST_RUN = 5000.0  # us; from there on what a run varies by is larger than what a shape costs
 
 
@@ -78,10 +78,11 @@ class Cost(NamedTuple):
     stock_call: float
 
 
-def measure(name: str, shapes: int = SHAPES, repeats: int = REPEATS) -> Cost:
+def measure(name: str, shapes: int = SHAPES) -> Cost:
     """Export a model both ways and give both the same new shapes."""
     model = PUBLISHED[name]() if name in PUBLISHED else make(name)
     smallest, largest = SIZES[name]
+    repeats = FEW_REPEATS if name in PUBLISHED else REPEATS
     ways = {
         "ours": etarena.load(_ours(model).buffer, arena=etarena.Arena(name=name), plan_cache=0).method(),
         "stock": run_stock(_stock(model, largest)),
@@ -200,7 +201,7 @@ def section(costs: Sequence[Cost]) -> str:
         )
         for cost in costs
     ]
-    notes = NOTES.format(shapes=SHAPES, repeats=REPEATS)
+    notes = NOTES.format(shapes=SHAPES, repeats=REPEATS, few=FEW_REPEATS)
     command = "```\npython -m bench.reshape --write\n```"
     return "\n\n".join([HEADING, notes, command, table(("", ""), describe()), table(heads, rows)])
 

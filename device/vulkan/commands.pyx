@@ -4,7 +4,6 @@
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 from libcpp cimport bool as cbool
-from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
 from etarena.device.vulkan cimport vk
@@ -70,9 +69,7 @@ cdef class Commands(CopyCommands):
         DeviceError
             Something closed, of another device, without the usage, in another layout.
         """
-        cdef shared_ptr[vk.CommandPool] recorder = self.recorder()
-        cdef shared_ptr[vk.Dispatcher] dispatcher = self.dispatcher
-        cdef shared_ptr[vk.ComputePipeline] used = pipeline.c_obj
+        cdef vk.CommandPool* recorder = self.recorder()
         cdef vector[vk.Bound] bound
         cdef vk.Groups counts
         cdef const char* data = push
@@ -83,17 +80,17 @@ cdef class Commands(CopyCommands):
         self.keep(pipeline)
         self.bind(pipeline, tuple(resources), &bound)
         if not self.ordered:
-            recorder.get().barrier(STAGE_ALL, MEMORY_WRITE, STAGE_COMPUTE, SHADER_READ | SHADER_WRITE)
+            recorder.barrier(STAGE_ALL, MEMORY_WRITE, STAGE_COMPUTE, SHADER_READ | SHADER_WRITE)
             self.ordered = True
-        dispatcher.get().dispatch(recorder.get()[0], used.get()[0], bound, data, counts)
+        self.dispatcher.get().dispatch(recorder.commands(), pipeline.c_obj.get()[0], bound, data, counts)
 
     def barrier(self) -> None:
         """Let dispatches recorded before be done, and seen by those that follow."""
-        self.recorder().get().barrier(STAGE_COMPUTE, SHADER_WRITE, STAGE_COMPUTE, SHADER_READ | SHADER_WRITE)
+        self.recorder().barrier(STAGE_COMPUTE, SHADER_WRITE, STAGE_COMPUTE, SHADER_READ | SHADER_WRITE)
 
     def host_barrier(self) -> None:
         """Let the CPU see, once these commands are done, what was recorded before."""
-        self.recorder().get().barrier(STAGE_ALL, MEMORY_WRITE, STAGE_HOST, HOST_READ)
+        self.recorder().barrier(STAGE_ALL, MEMORY_WRITE, STAGE_HOST, HOST_READ)
 
     def release(self, what, family, layout=None) -> None:
         """Give a buffer or an image to another queue family, which must acquire it in the same way.
@@ -216,7 +213,7 @@ cdef class Commands(CopyCommands):
 
     cdef int transfer(self, what, family, uint32_t old_layout, uint32_t new_layout, bint give) except -1:
         """Record one side of a change of owner."""
-        cdef shared_ptr[vk.CommandPool] recorder = self.recorder()
+        cdef vk.CommandPool* recorder = self.recorder()
         cdef vk.Owners owners
         cdef Buffer buffer
         cdef uint32_t other = family_number(self.core, family)
@@ -235,7 +232,7 @@ cdef class Commands(CopyCommands):
         require_numbers(offset, nbytes)
         require_range(buffer, offset, nbytes, 0xFFFFFFFF, "")
         self.keep(buffer)
-        recorder.get().transfer_buffer(buffer.c_obj.get().number(), offset, nbytes, owners)
+        recorder.transfer_buffer(buffer.c_obj.get().number(), offset, nbytes, owners)
         return 0
 
     cdef int transfer_image(self, Image image, uint32_t old_layout, uint32_t new_layout, vk.Owners owners) except -1:
@@ -244,7 +241,7 @@ cdef class Commands(CopyCommands):
             raise InputError("an image changes its owner with its contents: say its layout, which is not UNDEFINED")
         self.keep(image)
         self.note_layout(image)
-        self.recorder().get().transfer_image(image.c_obj.get().number(), old_layout, new_layout, owners)
+        self.recorder().transfer_image(image.c_obj.get().number(), old_layout, new_layout, owners)
         image.layout = new_layout
         return 0
 

@@ -4,7 +4,6 @@
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
-from libcpp.memory cimport shared_ptr
 from etarena.device.vulkan cimport vk
 from etarena.device.vulkan.masks cimport (
     HOST_READ,
@@ -43,7 +42,7 @@ cdef class CopyCommands(Recording):
     def copy_buffer(self, Buffer source not None, Buffer to not None, uint64_t source_offset=0, uint64_t to_offset=0,
                     nbytes=None) -> None:
         """Copy bytes from one buffer to another; all that fit by default."""
-        cdef shared_ptr[vk.CommandPool] recorder = self.recorder()
+        cdef vk.CommandPool* recorder = self.recorder()
         cdef uint64_t size
         if nbytes is None:
             nbytes = max(0, min(int(source.nbytes) - int(source_offset), int(to.nbytes) - int(to_offset)))
@@ -56,24 +55,24 @@ cdef class CopyCommands(Recording):
         size = nbytes
         self.keep(source)
         self.keep(to)
-        before_transfer(recorder.get())
-        recorder.get().copy_buffer(source.c_obj.get().number(), to.c_obj.get().number(), source_offset, to_offset, size)
-        after_transfer(recorder.get())
+        before_transfer(recorder)
+        recorder.copy_buffer(source.c_obj.get().number(), to.c_obj.get().number(), source_offset, to_offset, size)
+        after_transfer(recorder)
 
     def fill_buffer(self, Buffer to not None, uint64_t offset, uint64_t nbytes, uint32_t value=0) -> None:
         """Fill bytes with a number of 32 bits; offset and size are multiples of four."""
-        cdef shared_ptr[vk.CommandPool] recorder = self.recorder()
+        cdef vk.CommandPool* recorder = self.recorder()
         require_range(to, offset, nbytes, USAGE_DST, "TRANSFER_DST")
         if offset % 4 or nbytes % 4:
             raise InputError(f"fill of {nbytes} bytes at {offset}: both must be multiples of 4")
         self.keep(to)
-        before_transfer(recorder.get())
-        recorder.get().fill_buffer(to.c_obj.get().number(), offset, nbytes, value)
-        after_transfer(recorder.get())
+        before_transfer(recorder)
+        recorder.fill_buffer(to.c_obj.get().number(), offset, nbytes, value)
+        after_transfer(recorder)
 
     def copy_to_image(self, Buffer source not None, uint64_t offset, uint64_t nbytes, Image to not None) -> None:
         """Fill an image with dense rows of texels. It ends in GENERAL if its contents were undefined before."""
-        cdef shared_ptr[vk.CommandPool] recorder = self.recorder()
+        cdef vk.CommandPool* recorder = self.recorder()
         cdef vk.ImageCopy all_of_it = whole(to, offset)
         require_range(source, offset, nbytes, USAGE_SRC, "TRANSFER_SRC")
         require_rows(to, offset, nbytes)
@@ -81,14 +80,14 @@ cdef class CopyCommands(Recording):
         self.keep(source)
         self.keep(to)
         self.note_layout(to)
-        before_transfer(recorder.get())
-        enter(recorder.get(), to, LAYOUT_TRANSFER_DST, TRANSFER_WRITE)
-        recorder.get().copy_to_image(source.c_obj.get().number(), to.c_obj.get().number(), all_of_it)
-        leave(recorder.get(), to, LAYOUT_TRANSFER_DST, TRANSFER_WRITE)
+        before_transfer(recorder)
+        enter(recorder, to, LAYOUT_TRANSFER_DST, TRANSFER_WRITE)
+        recorder.copy_to_image(source.c_obj.get().number(), to.c_obj.get().number(), all_of_it)
+        leave(recorder, to, LAYOUT_TRANSFER_DST, TRANSFER_WRITE)
 
     def copy_from_image(self, Image source not None, Buffer to not None, uint64_t offset, uint64_t nbytes) -> None:
         """Write all texels of an image as dense rows."""
-        cdef shared_ptr[vk.CommandPool] recorder = self.recorder()
+        cdef vk.CommandPool* recorder = self.recorder()
         cdef vk.ImageCopy all_of_it = whole(source, offset)
         require_range(to, offset, nbytes, USAGE_DST, "TRANSFER_DST")
         require_rows(source, offset, nbytes)
@@ -96,15 +95,15 @@ cdef class CopyCommands(Recording):
         require_contents(source)
         self.keep(source)
         self.keep(to)
-        before_transfer(recorder.get())
-        enter(recorder.get(), source, LAYOUT_TRANSFER_SRC, TRANSFER_READ)
-        recorder.get().copy_from_image(source.c_obj.get().number(), to.c_obj.get().number(), all_of_it)
-        leave(recorder.get(), source, LAYOUT_TRANSFER_SRC, TRANSFER_READ)
-        after_transfer(recorder.get())
+        before_transfer(recorder)
+        enter(recorder, source, LAYOUT_TRANSFER_SRC, TRANSFER_READ)
+        recorder.copy_from_image(source.c_obj.get().number(), to.c_obj.get().number(), all_of_it)
+        leave(recorder, source, LAYOUT_TRANSFER_SRC, TRANSFER_READ)
+        after_transfer(recorder)
 
     def copy_image(self, Image source not None, Image to not None) -> None:
         """Copy all texels to an image of the same size and texel size."""
-        cdef shared_ptr[vk.CommandPool] recorder = self.recorder()
+        cdef vk.CommandPool* recorder = self.recorder()
         if source is to or (source.width, source.height, source.depth) != (to.width, to.height, to.depth):
             raise InputError("images are copied to another image of the same size")
         if format_of(source.format).texel_bytes != format_of(to.format).texel_bytes:
@@ -115,23 +114,23 @@ cdef class CopyCommands(Recording):
         self.keep(source)
         self.keep(to)
         self.note_layout(to)
-        enter(recorder.get(), source, LAYOUT_TRANSFER_SRC, TRANSFER_READ)
-        enter(recorder.get(), to, LAYOUT_TRANSFER_DST, TRANSFER_WRITE)
-        recorder.get().copy_image(
+        enter(recorder, source, LAYOUT_TRANSFER_SRC, TRANSFER_READ)
+        enter(recorder, to, LAYOUT_TRANSFER_DST, TRANSFER_WRITE)
+        recorder.copy_image(
             source.c_obj.get().number(), to.c_obj.get().number(), source.width, source.height, source.depth
         )
-        leave(recorder.get(), source, LAYOUT_TRANSFER_SRC, TRANSFER_READ)
-        leave(recorder.get(), to, LAYOUT_TRANSFER_DST, TRANSFER_WRITE)
+        leave(recorder, source, LAYOUT_TRANSFER_SRC, TRANSFER_READ)
+        leave(recorder, to, LAYOUT_TRANSFER_DST, TRANSFER_WRITE)
 
     def transition(self, Image image not None, uint32_t layout) -> None:
         """Bring an image into another VkImageLayout, after all that was recorded before."""
-        cdef shared_ptr[vk.CommandPool] recorder = self.recorder()
+        cdef vk.CommandPool* recorder = self.recorder()
         if layout in (LAYOUT_UNDEFINED, LAYOUT_PREINITIALIZED):
             raise InputError("an image cannot be brought into the layout UNDEFINED or PREINITIALIZED")
         image.require_open()
         self.keep(image)
         self.note_layout(image)
-        recorder.get().image_barrier(
+        recorder.image_barrier(
             image.c_obj.get().number(), image.layout, layout, STAGE_ALL, MEMORY_WRITE, STAGE_ALL,
             MEMORY_READ | MEMORY_WRITE,
         )

@@ -1,14 +1,14 @@
 """Device memory, buffers, images."""
 
 from libc.stdint cimport uint32_t, uint64_t
-from libcpp.memory cimport shared_ptr
+from libcpp.memory cimport unique_ptr
 
 from etarena.device.vulkan cimport vk
 from etarena.device.vulkan.core cimport DeviceObject
 
 
 cdef class Memory(DeviceObject):
-    cdef shared_ptr[vk.Memory] c_obj
+    cdef unique_ptr[vk.Memory] c_obj
     cdef readonly object owner              # imported host memory: what keeps it mapped
     cdef readonly bint host_visible
     cdef readonly uint32_t memory_type
@@ -16,7 +16,7 @@ cdef class Memory(DeviceObject):
 
 
 cdef class Buffer(DeviceObject):
-    cdef shared_ptr[vk.Buffer] c_obj
+    cdef unique_ptr[vk.Buffer] c_obj
     cdef readonly uint64_t nbytes
     cdef readonly uint32_t usage
     cdef readonly Memory memory             # None: the application's, or not bound
@@ -27,8 +27,8 @@ cdef class Buffer(DeviceObject):
 
 
 cdef class Image(DeviceObject):
-    cdef shared_ptr[vk.Image] c_obj
-    cdef shared_ptr[vk.ImageView] c_view
+    cdef unique_ptr[vk.Image] c_obj
+    cdef unique_ptr[vk.ImageView] c_view
     cdef readonly uint32_t width, height, depth, format, usage
     cdef public uint32_t layout             # in which the last recorded work leaves it
     cdef readonly Memory memory             # None: the application's, or not bound

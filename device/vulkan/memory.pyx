@@ -3,7 +3,6 @@
 
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
-from libcpp.memory cimport shared_ptr
 
 from etarena.device.vulkan cimport vk
 from etarena.device.vulkan.core cimport DeviceCore, DeviceObject
@@ -47,16 +46,14 @@ cdef void remember(DeviceObject made, uint64_t handle):
 
 def host_pointer_types(DeviceCore core not None, uint64_t address) -> int:
     """Bits of the memory types as which host memory at an address can be imported."""
-    cdef shared_ptr[vk.Context] kept = core.c_obj
     core.require_open()
-    return vk.host_pointer_types(kept.get()[0], address)
+    return vk.host_pointer_types(core.c_obj.get()[0], address)
 
 
 def external_buffer_features(DeviceCore core not None, uint32_t usage, uint32_t handle_type) -> int:
     """VkExternalMemoryFeatureFlags of buffers in memory of a handle type."""
-    cdef shared_ptr[vk.Context] kept = core.c_obj
     core.require_open()
-    return vk.external_buffer_features(kept.get()[0], usage, handle_type)
+    return vk.external_buffer_features(core.c_obj.get()[0], usage, handle_type)
 
 
 @cython.final
@@ -112,29 +109,25 @@ cdef class Memory(DeviceObject):
 
     def map(self) -> int:
         """Address at which the CPU sees it, until it is closed."""
-        cdef shared_ptr[vk.Memory] kept = self.c_obj  # if it is closed meanwhile
         self.require_open()
         if not self.host_visible:
             raise DeviceError("this device memory cannot be mapped: it is not host-visible; copy to and from it")
-        return kept.get().map()
+        return self.c_obj.get().map()
 
     def flush(self) -> None:
         """Let the device see what the CPU wrote. Does nothing for coherent memory."""
-        cdef shared_ptr[vk.Memory] kept = self.c_obj  # if it is closed meanwhile
         self.require_open()
-        kept.get().flush()
+        self.c_obj.get().flush()
 
     def invalidate(self) -> None:
         """Let the CPU see what the device wrote. Does nothing for coherent memory."""
-        cdef shared_ptr[vk.Memory] kept = self.c_obj  # if it is closed meanwhile
         self.require_open()
-        kept.get().invalidate()
+        self.c_obj.get().invalidate()
 
     def export_fd(self, uint32_t handle_type) -> int:
         """A new file descriptor of the memory, which the caller closes."""
-        cdef shared_ptr[vk.Memory] kept = self.c_obj  # if it is closed meanwhile
         self.require_open()
-        return kept.get().export_fd(handle_type)
+        return self.c_obj.get().export_fd(handle_type)
 
     cdef void drop(self) noexcept:
         with nogil:
@@ -186,18 +179,16 @@ cdef class Buffer(DeviceObject):
     @property
     def requirements(self) -> tuple:
         """Bytes and alignment of the memory it wants, and bits of the memory types that will do."""
-        cdef shared_ptr[vk.Buffer] kept = self.c_obj  # if it is closed meanwhile
         cdef vk.Requirements found
         self.require_open()
-        found = kept.get().requirements()
+        found = self.c_obj.get().requirements()
         return found.size, found.alignment, found.type_bits
 
     def bind(self, Memory memory not None, uint64_t offset=0) -> None:
         """Let it lie in memory, which stays open as long as the buffer."""
-        cdef shared_ptr[vk.Buffer] kept = self.c_obj  # if it is closed meanwhile
         require_bindable(self, self.adopted, self.memory, memory, offset)
         lease = memory.lease("a buffer in it")
-        kept.get().bind(memory.c_obj.get().number(), offset)
+        self.c_obj.get().bind(memory.c_obj.get().number(), offset)
         self.memory, self.memory_offset, self.memory_lease = memory, offset, lease
 
     def resource(self, uint64_t offset=0, nbytes=None) -> Resource:
@@ -270,33 +261,28 @@ cdef class Image(DeviceObject):
     @property
     def requirements(self) -> tuple:
         """Bytes and alignment of the memory it wants, and bits of the memory types that will do."""
-        cdef shared_ptr[vk.Image] kept = self.c_obj  # if it is closed meanwhile
         cdef vk.Requirements found
         self.require_open()
-        found = kept.get().requirements()
+        found = self.c_obj.get().requirements()
         return found.size, found.alignment, found.type_bits
 
     def bind(self, Memory memory not None, uint64_t offset=0) -> None:
         """Let it lie in memory, which stays open as long as the image."""
-        cdef shared_ptr[vk.Image] kept = self.c_obj  # if it is closed meanwhile
         require_bindable(self, self.adopted, self.memory, memory, offset)
         lease = memory.lease("an image in it")
-        kept.get().bind(memory.c_obj.get().number(), offset)
+        self.c_obj.get().bind(memory.c_obj.get().number(), offset)
         self.memory, self.memory_lease = memory, lease
 
     @property
     def view(self) -> int:
         """A VkImageView of all of it, made when it is first asked for; 0 if its usage allows none."""
-        cdef shared_ptr[vk.Image] kept = self.c_obj  # if it is closed meanwhile
-        cdef shared_ptr[vk.ImageView] made
         self.require_open()
         if not self.usage & SAMPLED_STORAGE_OR_ATTACHMENT:
             return 0
         if self.c_view.get() == NULL:
-            made.reset(new vk.ImageView(self.core.c_obj, kept.get().number(), self.format, self.depth > 1))
-            self.require_open()
-            if self.c_view.get() == NULL:    # of another thread
-                self.c_view = made
+            self.c_view.reset(
+                new vk.ImageView(self.core.c_obj, self.c_obj.get().number(), self.format, self.depth > 1)
+            )
         return self.c_view.get().number()
 
     def resource(self) -> Resource:

@@ -1,18 +1,18 @@
 """Compute pipelines and their cache."""
 
 from libc.stdint cimport uint32_t
-from libcpp.memory cimport shared_ptr
+from libcpp.memory cimport unique_ptr
 
 from etarena.device.vulkan cimport vk
 from etarena.device.vulkan.core cimport DeviceObject
 
 
 cdef class PipelineCache(DeviceObject):
-    cdef shared_ptr[vk.PipelineCache] c_obj
+    cdef unique_ptr[vk.PipelineCache] c_obj
 
 
 cdef class Pipeline(DeviceObject):
-    cdef shared_ptr[vk.ComputePipeline] c_obj
+    cdef unique_ptr[vk.ComputePipeline] c_obj
     cdef readonly str bindings
     cdef readonly uint32_t push_bytes
     cdef readonly tuple workgroup          # invocations in x, y and z

@@ -1,7 +1,7 @@
 """A command buffer, what it keeps open, and what it may be given."""
 
 from libc.stdint cimport uint32_t, uint64_t
-from libcpp.memory cimport shared_ptr
+from libcpp.memory cimport unique_ptr
 
 from etarena.device.vulkan cimport vk
 from etarena.device.vulkan.core cimport DeviceObject
@@ -9,8 +9,8 @@ from etarena.device.vulkan.memory cimport Buffer, Image
 
 
 cdef class Recording(DeviceObject):
-    cdef shared_ptr[vk.CommandPool] c_obj
-    cdef shared_ptr[vk.Dispatcher] dispatcher
+    cdef unique_ptr[vk.CommandPool] c_obj
+    cdef unique_ptr[vk.Dispatcher] dispatcher
     cdef readonly list leases              # of all that was recorded: it stays open as long as the recording
     cdef readonly list guards              # checked before each submission
     cdef readonly bint recording
@@ -21,8 +21,7 @@ cdef class Recording(DeviceObject):
     cdef set kept                          # what has a lease already
     cdef dict layouts                      # of images, before the first command that changes them
 
-    # What is recorded into. Calls may let go of the GIL: whoever holds this keeps it there if the object is closed.
-    cdef shared_ptr[vk.CommandPool] recorder(self) except *
+    cdef vk.CommandPool* recorder(self) except NULL
     cdef int keep(self, DeviceObject what) except -1
     cdef int note_layout(self, Image image) except -1
     cdef int require_ready(self) except -1

@@ -4,7 +4,6 @@
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
-from libcpp.memory cimport shared_ptr
 from etarena.device.vulkan cimport vk
 from etarena.device.vulkan.core cimport DeviceCore, DeviceObject
 from etarena.device.vulkan.masks cimport LAYOUT_PREINITIALIZED, LAYOUT_UNDEFINED
@@ -49,12 +48,10 @@ cdef class Recording(DeviceObject):
         yields : bool
             What it uses can be closed while it is not at work: then what was recorded is forgotten.
         """
-        cdef shared_ptr[vk.CommandPool] recorder = self.c_obj
-        cdef shared_ptr[vk.Dispatcher] dispatcher = self.dispatcher
         self.require_open()
         self.forget()
-        dispatcher.get().begin(recorder.get()[0])
-        recorder.get().begin(once)
+        self.dispatcher.get().begin()
+        self.c_obj.get().begin(once)
         self.recording, self.ordered, self.once, self.yields = True, False, once, yields
 
     def end(self) -> None:
@@ -65,7 +62,7 @@ cdef class Recording(DeviceObject):
         DeviceError
             It can be submitted again, and leaves an image in another layout than it finds it in.
         """
-        cdef shared_ptr[vk.CommandPool] recorder = self.recorder()
+        cdef vk.CommandPool* recorder = self.recorder()
         cdef Image image
         if not self.once:
             for image, layout in self.layouts.items():
@@ -75,7 +72,7 @@ cdef class Recording(DeviceObject):
                         f"these commands are submitted again: bring it back with transition(image, {layout}), or "
                         "record with begin(once=True)"
                     )
-        recorder.get().end()
+        recorder.end()
         self.recording, self.ready = False, True
 
     def forget(self) -> None:
@@ -92,25 +89,25 @@ cdef class Recording(DeviceObject):
 
     def reset_queries(self, QueryPool pool not None) -> None:
         """Make all places of a pool free for new time stamps."""
-        cdef shared_ptr[vk.CommandPool] recorder = self.recorder()
+        cdef vk.CommandPool* recorder = self.recorder()
         pool.require_open()
         self.keep(pool)
-        recorder.get().reset_queries(pool.c_obj.get().number(), 0, pool.count)
+        recorder.reset_queries(pool.c_obj.get().number(), 0, pool.count)
 
     def write_timestamp(self, QueryPool pool not None, uint32_t index) -> None:
         """Write the time at which all that was recorded before is done."""
-        cdef shared_ptr[vk.CommandPool] recorder = self.recorder()
+        cdef vk.CommandPool* recorder = self.recorder()
         pool.require_open()
         if index >= pool.count:
             raise InputError(f"time stamp {index} of a pool of {pool.count}")
         self.keep(pool)
-        recorder.get().write_timestamp(pool.c_obj.get().number(), index)
+        recorder.write_timestamp(pool.c_obj.get().number(), index)
 
-    cdef shared_ptr[vk.CommandPool] recorder(self) except *:
+    cdef vk.CommandPool* recorder(self) except NULL:
         self.require_open()
         if not self.recording:
             raise DeviceError("these commands are not being recorded: call begin first")
-        return self.c_obj
+        return self.c_obj.get()
 
     cdef int require_ready(self) except -1:
         self.require_open()

@@ -1,20 +1,20 @@
 """Fences, semaphores, query pools."""
 
 from libc.stdint cimport uint32_t
-from libcpp.memory cimport shared_ptr
+from libcpp.memory cimport unique_ptr
 
 from etarena.device.vulkan cimport vk
 from etarena.device.vulkan.core cimport DeviceObject
 
 
 cdef class Fence(DeviceObject):
-    cdef shared_ptr[vk.Fence] c_obj
+    cdef unique_ptr[vk.Fence] c_obj
     cdef public object work                # None, or the lease of the commands that signal it
     cdef public int waiters                # threads that must not see it reset
 
 
 cdef class Semaphore(DeviceObject):
-    cdef shared_ptr[vk.Semaphore] c_obj
+    cdef unique_ptr[vk.Semaphore] c_obj
     cdef readonly bint timeline
     cdef readonly bint adopted
     cdef bint signal_due                   # binary: submitted work signals it and nothing waited for it yet
@@ -23,5 +23,5 @@ cdef class Semaphore(DeviceObject):
 
 
 cdef class QueryPool(DeviceObject):
-    cdef shared_ptr[vk.QueryPool] c_obj
+    cdef unique_ptr[vk.QueryPool] c_obj
     cdef readonly uint32_t count

@@ -4,7 +4,6 @@
 cimport cython
 from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
 from libcpp cimport bool as cbool
-from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
 from etarena.device.vulkan cimport vk
@@ -41,9 +40,8 @@ cdef class Fence(DeviceObject):
 
     def done(self) -> bool:
         """Whether it was signalled, or never will be because the device is lost."""
-        cdef shared_ptr[vk.Fence] kept = self.c_obj  # if it is closed meanwhile
         self.require_open()
-        return kept.get().done()
+        return self.c_obj.get().done()
 
     def wait(self, timeout=None) -> bool:
         """Wait so many seconds; False: it took longer."""
@@ -67,9 +65,8 @@ cdef class Fence(DeviceObject):
 
     def reset(self) -> None:
         """Make it unsignalled."""
-        cdef shared_ptr[vk.Fence] kept = self.c_obj
         self.require_open()
-        kept.get().reset()
+        self.c_obj.get().reset()
 
     cdef void drop(self) noexcept:
         with nogil:
@@ -109,9 +106,8 @@ cdef class Semaphore(DeviceObject):
     @property
     def value(self) -> int:
         """How far a timeline has come."""
-        cdef shared_ptr[vk.Semaphore] kept = self.c_obj
         self.require_timeline()
-        return kept.get().value()
+        return self.c_obj.get().value()
 
     def wait(self, uint64_t value, timeout=10.0) -> None:
         """Wait until a timeline has reached a value.
@@ -137,13 +133,11 @@ cdef class Semaphore(DeviceObject):
 
     def signal(self, uint64_t value) -> None:
         """Set a timeline to a larger value."""
-        cdef shared_ptr[vk.Semaphore] kept = self.c_obj
         self.require_timeline()
-        now = kept.get().value()
+        now = self.c_obj.get().value()
         if value <= now:
             raise InputError(f"a timeline semaphore at {now} cannot be signalled to {value}: it only grows")
-        with nogil:  # the validation layer may let it wait for other threads
-            kept.get().signal(value)
+        self.c_obj.get().signal(value)
 
     cdef int require_timeline(self) except -1:
         self.require_open()
@@ -181,10 +175,9 @@ cdef class QueryPool(DeviceObject):
         DeviceError
             Some were not written yet: wait for the work that writes them.
         """
-        cdef shared_ptr[vk.QueryPool] kept = self.c_obj
         cdef vector[uint64_t] found
         self.require_open()
-        if not kept.get().read(0, self.count, &found):
+        if not self.c_obj.get().read(0, self.count, &found):
             raise DeviceError("not all time stamps are written: wait for the work that writes them")
         return found
 

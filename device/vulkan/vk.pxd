@@ -216,6 +216,6 @@ cdef extern from "vk_dispatch.h" namespace "etvk" nogil:
 
     cppclass Dispatcher:
         Dispatcher(shared_ptr[Context] context) except +
-        void begin(const CommandPool& recorder) except +raise_python
-        void dispatch(const CommandPool& recorder, const ComputePipeline& pipeline, const vector[Bound]& bound,
+        void begin() except +raise_python
+        void dispatch(uint64_t commands, const ComputePipeline& pipeline, const vector[Bound]& bound,
                       const char* push, const Groups& groups) except +raise_python

@@ -14,7 +14,7 @@ __all__ = ["Context"]
 
 API = (1, 2)
 LAYER = "VK_LAYER_KHRONOS_validation"
-VALIDATION, PERFORMANCE = 0x2, 0x4  # VkDebugUtilsMessageTypeFlagBitsEXT
+VALIDATION = 0x2  # VkDebugUtilsMessageTypeFlagBitsEXT
 WARNING, ERROR = 0x100, 0x1000  # VkDebugUtilsMessageSeverityFlagBitsEXT
 BEST_PRACTICES, SYNCHRONISATION = 2, 4  # VkValidationFeatureEnableEXT
 
@@ -141,8 +141,10 @@ class Context:
             make, destroy = (
                 vk.vkGetInstanceProcAddr(instance, f"vk{verb}DebugUtilsMessengerEXT") for verb in ("Create", "Destroy")
             )
+            # Advice about performance would call back in the middle of good frames, from Vulkan into Python: see
+            # docs/vulkan.md on the GIL.
             listener = vk.VkDebugUtilsMessengerCreateInfoEXT(
-                messageSeverity=WARNING | ERROR, messageType=VALIDATION | PERFORMANCE, pfnUserCallback=self._listen
+                messageSeverity=WARNING | ERROR, messageType=VALIDATION, pfnUserCallback=self._listen
             )
             self._closing.callback(destroy, instance, make(instance, listener, None), None)
         return instance

@@ -32,46 +32,25 @@ class CommandPool : public Owned<VkCommandPool, kCommandPool, &DeviceFunctions::
 
   uint64_t commands() const { return (uint64_t)commands_; }
 
-  // Around whatever is recorded: has the pool for itself, and says whether another thread ended the recording.
-  class Recorded {
-   public:
-    explicit Recorded(const CommandPool& pool) : alone_(pool.context_->calls_back(), pool.mutex_), pool_(pool) {}
-    bool operator!() const { return !pool_.recording_; }
-
-   private:
-    const Alone alone_;
-    const CommandPool& pool_;
-  };
-
   // Throws away what was recorded before.
   void begin(bool once) {
-    const Alone alone(context_->calls_back(), mutex_);
-    recording_ = false;
     context_->run("vkResetCommandPool", [&] { return context_->fn.ResetCommandPool(context_->device(), handle_, 0); });
     VkCommandBufferBeginInfo info = {};
     info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
     info.flags = once ? VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT : 0;
     context_->run("vkBeginCommandBuffer", [&] { return context_->fn.BeginCommandBuffer(commands_, &info); });
-    recording_ = true;
   }
   void end() {
-    const Alone alone(context_->calls_back(), mutex_);
-    if (!recording_) return;
     context_->run("vkEndCommandBuffer", [&] { return context_->fn.EndCommandBuffer(commands_); });
-    recording_ = false;
   }
 
   // What stage and access masks of the first pair did is done, and seen by those of the second.
   void barrier(uint32_t from_stages, uint32_t from_access, uint32_t to_stages, uint32_t to_access) {
-    const Recorded into(*this);
-    if (!into) return;
     const VkMemoryBarrier all = {VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, from_access, to_access};
     context_->fn.CmdPipelineBarrier(commands_, from_stages, to_stages, 0, 1, &all, 0, nullptr, 0, nullptr);
   }
   void image_barrier(uint64_t image, uint32_t from_layout, uint32_t to_layout, uint32_t from_stages,
                      uint32_t from_access, uint32_t to_stages, uint32_t to_access) {
-    const Recorded into(*this);
-    if (!into) return;
     VkImageMemoryBarrier one = {};
     one.sType = VK_STRUCTURE_TYPE_IMAGE_MEMORY_BARRIER;
     one.srcAccessMask = from_access;
@@ -86,8 +65,6 @@ class CommandPool : public Owned<VkCommandPool, kCommandPool, &DeviceFunctions::
 
   // Both ends of a change of owner. Writes are done before it goes, and it is seen by all when it has come.
   void transfer_buffer(uint64_t buffer, uint64_t offset, uint64_t nbytes, const Owners& owners) {
-    const Recorded into(*this);
-    if (!into) return;
     VkBufferMemoryBarrier one = {};
     one.sType = VK_STRUCTURE_TYPE_BUFFER_MEMORY_BARRIER;
     one.srcAccessMask = owners.give ? VK_ACCESS_MEMORY_WRITE_BIT : 0;
@@ -101,8 +78,6 @@ class CommandPool : public Owned<VkCommandPool, kCommandPool, &DeviceFunctions::
                                     0, 0, nullptr, 1, &one, 0, nullptr);
   }
   void transfer_image(uint64_t image, uint32_t from_layout, uint32_t to_layout, const Owners& owners) {
-    const Recorded into(*this);
-    if (!into) return;
     VkImageMemoryBarrier one = {};
     one.sType = VK_STRUCTURE_TYPE_IMAGE_MEMORY_BARRIER;
     one.srcAccessMask = owners.give ? VK_ACCESS_MEMORY_WRITE_BIT : 0;
@@ -118,35 +93,25 @@ class CommandPool : public Owned<VkCommandPool, kCommandPool, &DeviceFunctions::
   }
 
   void copy_buffer(uint64_t from, uint64_t to, uint64_t from_offset, uint64_t to_offset, uint64_t nbytes) {
-    const Recorded into(*this);
-    if (!into) return;
     const VkBufferCopy region = {from_offset, to_offset, nbytes};
     context_->fn.CmdCopyBuffer(commands_, (VkBuffer)from, (VkBuffer)to, 1, &region);
   }
   // Offset and bytes are multiples of four.
   void fill_buffer(uint64_t to, uint64_t offset, uint64_t nbytes, uint32_t value) {
-    const Recorded into(*this);
-    if (!into) return;
     context_->fn.CmdFillBuffer(commands_, (VkBuffer)to, offset, nbytes, value);
   }
   // Images are in the layouts TRANSFER_SRC_OPTIMAL and TRANSFER_DST_OPTIMAL.
   void copy_to_image(uint64_t buffer, uint64_t image, const ImageCopy& copy) {
-    const Recorded into(*this);
-    if (!into) return;
     const VkBufferImageCopy all = region(copy);
     context_->fn.CmdCopyBufferToImage(commands_, (VkBuffer)buffer, (VkImage)image, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL,
                                       1, &all);
   }
   void copy_from_image(uint64_t image, uint64_t buffer, const ImageCopy& copy) {
-    const Recorded into(*this);
-    if (!into) return;
     const VkBufferImageCopy all = region(copy);
     context_->fn.CmdCopyImageToBuffer(commands_, (VkImage)image, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, (VkBuffer)buffer,
                                       1, &all);
   }
   void copy_image(uint64_t from, uint64_t to, uint32_t width, uint32_t height, uint32_t depth) {
-    const Recorded into(*this);
-    if (!into) return;
     VkImageCopy all = {};
     all.srcSubresource = all.dstSubresource = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 0, 1};
     all.extent = {width, height, depth};
@@ -154,14 +119,10 @@ class CommandPool : public Owned<VkCommandPool, kCommandPool, &DeviceFunctions::
                               VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, 1, &all);
   }
   void reset_queries(uint64_t pool, uint32_t first, uint32_t count) {
-    const Recorded into(*this);
-    if (!into) return;
     context_->fn.CmdResetQueryPool(commands_, (VkQueryPool)pool, first, count);
   }
   // Written when everything recorded before is done.
   void write_timestamp(uint64_t pool, uint32_t index) {
-    const Recorded into(*this);
-    if (!into) return;
     context_->fn.CmdWriteTimestamp(commands_, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, (VkQueryPool)pool, index);
   }
 
@@ -181,8 +142,6 @@ class CommandPool : public Owned<VkCommandPool, kCommandPool, &DeviceFunctions::
   }
 
   VkCommandBuffer commands_ = VK_NULL_HANDLE;
-  mutable std::recursive_mutex mutex_;  // a messenger may come back to it
-  bool recording_ = false;
 };
 
 // One semaphore of a submission; the value counts for timeline semaphores.

@@ -81,8 +81,6 @@ class Context {
   VkDevice device() const { return device_; }
   uint64_t number() const { return (uint64_t)device_; }
   bool lost() const { return lost_; }
-  // Whether calls may come back to Python: its messengers are the application's.
-  bool calls_back() const { return !owned_; }
 
   // Makes a call and throws what it refuses. After the device was lost only destruction is let through.
   template <class Call>
@@ -192,16 +190,15 @@ class Context {
 
   void fetch() {
     std::string missing;
-    const auto& get = instance_->fn.GetDeviceProcAddr;
-#define ETVK_FETCH(name) fn.name = {reinterpret_cast<PFN_vk##name>(get(device_, "vk" #name)), calls_back()};
+    const PFN_vkGetDeviceProcAddr get = instance_->fn.GetDeviceProcAddr;
+#define ETVK_FETCH(name) fn.name = reinterpret_cast<PFN_vk##name>(get(device_, "vk" #name));
 #define ETVK_FETCH_REQUIRED(name) ETVK_FETCH(name) if (fn.name == nullptr) missing = "vk" #name;
     ETVK_DEVICE_FUNCTIONS(ETVK_FETCH_REQUIRED)
     ETVK_DEVICE_EXTENSIONS(ETVK_FETCH)
 #undef ETVK_FETCH_REQUIRED
     // In version 1.2 these are part of the core.
-#define ETVK_FETCH_CORE(name)  \
-  if (fn.name##KHR == nullptr) \
-    fn.name##KHR = {reinterpret_cast<PFN_vk##name##KHR>(get(device_, "vk" #name)), calls_back()};
+#define ETVK_FETCH_CORE(name) \
+  if (fn.name##KHR == nullptr) fn.name##KHR = reinterpret_cast<PFN_vk##name##KHR>(get(device_, "vk" #name));
     ETVK_FETCH_CORE(GetSemaphoreCounterValue)
     ETVK_FETCH_CORE(WaitSemaphores)
     ETVK_FETCH_CORE(SignalSemaphore)
@@ -233,7 +230,7 @@ class Context {
 
 // A Vulkan object of a device: moved, never copied, destroyed once. Borrowed ones are the application's.
 template <class Handle, Kind kind,
-          Call<void(VKAPI_PTR*)(VkDevice, Handle, const VkAllocationCallbacks*)> DeviceFunctions::* destroy>
+          void (VKAPI_PTR* DeviceFunctions::*destroy)(VkDevice, Handle, const VkAllocationCallbacks*)>
 class Owned {
  public:
   Owned(std::shared_ptr<Context> context, Handle handle, bool borrowed = false)

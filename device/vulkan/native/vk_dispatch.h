@@ -2,7 +2,6 @@
 #ifndef ETARENA_VK_DISPATCH_H
 #define ETARENA_VK_DISPATCH_H
 
-#include "vk_commands.h"
 #include "vk_pipelines.h"
 
 namespace etvk {
@@ -76,17 +75,14 @@ class Dispatcher {
   explicit Dispatcher(std::shared_ptr<Context> context) : context_(std::move(context)) {}
 
   // The command buffer is recorded anew.
-  void begin(const CommandPool& recorder) {
-    const CommandPool::Recorded alone(recorder);
+  void begin() {
     for (DescriptorPool& pool : pools_) pool.reset();
     current_ = 0;
   }
 
-  void dispatch(const CommandPool& recorder, const ComputePipeline& pipeline, const std::vector<Bound>& bound,
-                const char* push, const Groups& groups) {
-    const CommandPool::Recorded into(recorder);
-    if (!into) return;
-    const VkCommandBuffer commands = (VkCommandBuffer)recorder.commands();
+  void dispatch(uint64_t number, const ComputePipeline& pipeline, const std::vector<Bound>& bound, const char* push,
+                const Groups& groups) {
+    const VkCommandBuffer commands = (VkCommandBuffer)number;
     const VkDescriptorSet set = descriptor_set(pipeline);
     write(set, pipeline.letters(), bound);
     // Whoever records commands of their own between dispatches may bind others: bind every time.

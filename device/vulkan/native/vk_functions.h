@@ -2,7 +2,8 @@
 #ifndef ETARENA_VK_FUNCTIONS_H
 #define ETARENA_VK_FUNCTIONS_H
 
-#include "vk_call.h"
+#define VK_NO_PROTOTYPES
+#include <vulkan/vulkan_core.h>
 
 #ifndef VK_VERSION_1_2
 #error "these Vulkan headers are older than version 1.2: install a newer libvulkan-dev"
@@ -51,7 +52,7 @@
 
 namespace etvk {
 
-#define ETVK_MEMBER(name) Call<PFN_vk##name> name;
+#define ETVK_MEMBER(name) PFN_vk##name name = nullptr;
 struct GlobalFunctions {
   PFN_vkGetInstanceProcAddr GetInstanceProcAddr = nullptr;
   ETVK_GLOBAL_FUNCTIONS(ETVK_MEMBER)

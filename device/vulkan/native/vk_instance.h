@@ -64,7 +64,7 @@ inline GlobalFunctions open_loader(const std::string& path) {
   if (functions.GetInstanceProcAddr == nullptr)
     throw Missing(path + " has no vkGetInstanceProcAddr: it is no libvulkan");
 #define ETVK_FETCH(name) \
-  functions.name = {reinterpret_cast<PFN_vk##name>(functions.GetInstanceProcAddr(VK_NULL_HANDLE, "vk" #name)), true};
+  functions.name = reinterpret_cast<PFN_vk##name>(functions.GetInstanceProcAddr(VK_NULL_HANDLE, "vk" #name));
   ETVK_GLOBAL_FUNCTIONS(ETVK_FETCH)
 #undef ETVK_FETCH
   if (functions.CreateInstance == nullptr || functions.EnumerateInstanceVersion == nullptr)
@@ -177,8 +177,7 @@ class Instance {
 
   void fetch() {
     std::string missing;
-#define ETVK_FETCH(name) \
-  fn.name = {reinterpret_cast<PFN_vk##name>(global_.GetInstanceProcAddr(handle_, "vk" #name)), true};
+#define ETVK_FETCH(name) fn.name = reinterpret_cast<PFN_vk##name>(global_.GetInstanceProcAddr(handle_, "vk" #name));
 #define ETVK_FETCH_REQUIRED(name) ETVK_FETCH(name) if (fn.name == nullptr) missing = "vk" #name;
     ETVK_INSTANCE_FUNCTIONS(ETVK_FETCH_REQUIRED)
     ETVK_INSTANCE_EXTENSIONS(ETVK_FETCH)

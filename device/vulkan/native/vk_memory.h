@@ -142,7 +142,6 @@ class Memory : public Owned<VkDeviceMemory, kMemory, &DeviceFunctions::FreeMemor
 
   uint64_t size() const { return size_; }
   uint64_t map() {
-    const Alone alone(context_->calls_back(), mutex_);
     if (mapped_ == nullptr)
       context_->run("vkMapMemory",
                     [&] { return context_->fn.MapMemory(context_->device(), handle_, 0, VK_WHOLE_SIZE, 0, &mapped_); });
@@ -224,7 +223,6 @@ class Memory : public Owned<VkDeviceMemory, kMemory, &DeviceFunctions::FreeMemor
   uint64_t size_, account_;
   bool coherent_;
   void* mapped_ = nullptr;
-  std::recursive_mutex mutex_;  // while it is mapped
 };
 
 // Bits of the memory types that host memory at an address can be imported as.
