@@ -22,6 +22,7 @@ from scripts import build_commands, constrained_build  # noqa: E402
 SUBPACKAGES = ("allocator", "device", "delegates")
 EXECUTORCH = "executorch==1.5.1"
 INCLUDE = "device/include"  # the C interface, which is installed with the package
+ALLOCATOR_HEADERS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "allocator" / "native").glob("*.h"))
 DEVICE_NATIVE = "device/native"  # DLPack's C ABI
 DEVICE_HEADERS = [f"{INCLUDE}/etarena.h", f"{DEVICE_NATIVE}/dlpack_abi.h", f"{DEVICE_NATIVE}/scalar_types.h"]
 LINKED = "_runtime"  # the only module that links against libexecutorch.so: its registries must have one owner
@@ -136,7 +137,7 @@ def middle_extensions(folder: str) -> list[Extension]:
             define_macros=DEBUG_MACROS,
             depends=[
                 *(str(path.relative_to(ROOT)) for path in sorted(source.parent.glob("native/*"))),
-                "allocator/native/orientation.h",
+                *ALLOCATOR_HEADERS,
                 *DEVICE_HEADERS,
             ],
             extra_compile_args=CXX_FLAGS,
@@ -165,6 +166,7 @@ def runtime_extensions() -> list[Extension]:
             library_dirs=[str(root / "lib")],
             libraries=["executorch"] if source.stem == LINKED else [],
             depends=[
+                *ALLOCATOR_HEADERS,
                 *DEVICE_HEADERS,
                 *(
                     str(header.relative_to(ROOT))

@@ -147,8 +147,8 @@ cdef class ArenaCore:
         else:
             handle[0] = self.heap.alloc(nbytes, alignment)
             status = heap_status(handle[0])
-            node = &self.heap.core.nodes[handle.node]
             if not unlikely(status != HEAP_OK):
+                node = &self.heap.core.nodes[handle.node]
                 node.tag = nbytes
                 address = self.heap_pages.start + node.offset
                 if unlikely(self.heap.core.top + <int64_t>self.page > <int64_t>self.heap_pages.committed):

@@ -124,7 +124,7 @@ def plan_exact(
     common, alignments = split_alignment(alignment)
     planner = OffsetPlanner(
         common,
-        budget_ns=limit if capacity is None else 0,
+        budget_ns=max(limit, 1) if capacity is None else 0,
         max_nodes=min(max_nodes, UNLIMITED) if capacity is None else None,
         thorough=True,
     )

@@ -27,6 +27,7 @@ cdef class OrientedPlanner:
     cdef readonly int count
     cdef readonly bint replayed         # whether the last plan needed no search
     cdef int64_t lifetimes              # which lifetimes they are for
+    cdef int failures                   # of exact searches for these
     cdef int64_t* ends                  # scratch
     cdef int capacity
 
@@ -36,4 +37,5 @@ cdef class OrientedPlanner:
     cdef void forget(self) noexcept nogil
     cdef bint replay(self, const int64_t* sizes, int64_t* offsets, int64_t* peak, int64_t* lower_bound) noexcept nogil
     cdef int improve(self, const int64_t* sizes, int64_t* offsets, int64_t* peak) except -1 nogil
+    cdef void begin_lifetimes(self) noexcept nogil
     cdef int remember(self, const int64_t* sizes, const int64_t* offsets, double excess) except -1 nogil

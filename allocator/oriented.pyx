@@ -29,6 +29,8 @@ cdef extern from "orientation.h" nogil:
 cdef int64_t UNLIMITED = (<uint64_t>1 << 63) - 1
 cdef double SLACK = 0.0005              # above the bound that is always taken
 cdef double LARGEST_EXCESS = 0.01       # above the bound that is taken if a search left as much elsewhere
+cdef int MOST_SEARCHED = 4000           # buffers
+cdef int MOST_FAILURES = 3              # of exact searches, each of which takes some milliseconds
 cdef int64_t NODES_PER_BUFFER = 3       # of exact search: a way down without a failure takes one for each buffer
 
 
@@ -43,7 +45,7 @@ cdef class OrientedPlanner:
     planner : OffsetPlanner
         Searches when no replay is good enough: within 0.05 % of the bound that the planner aims at, or within what a
         search left above it for other sizes, up to 1 %. What it leaves above 0.05 % is searched exactly, for a limited
-        number of nodes, so that plans are the same on every machine.
+        number of nodes, so that plans are the same on every machine, until that has failed for some sizes.
     """
 
     def __cinit__(self, OffsetPlanner planner not None):
@@ -151,21 +153,32 @@ cdef class OrientedPlanner:
 
     cdef int improve(self, const int64_t* sizes, int64_t* offsets, int64_t* peak) except -1 nogil:
         """Go on from the plan that was just found if it is not close to the bound, and keep it if it is then."""
-        cdef int64_t lower_bound, target
+        cdef int64_t lower_bound, target, limit
+        cdef int n = self.planner.lifetimes.n
+        self.begin_lifetimes()
         self.planner.lifetimes.bound(sizes, self.planner.placement.steps, &lower_bound, &target)
-        if peak[0] > target + <int64_t>(target * SLACK):
-            self.planner.plan_exactly(target, NODES_PER_BUFFER * self.planner.lifetimes.n, offsets, peak)
-        if peak[0] <= target + <int64_t>(target * LARGEST_EXCESS):
+        limit = target + <int64_t>(target * LARGEST_EXCESS)
+        if (
+            peak[0] > target + <int64_t>(target * SLACK) and n <= MOST_SEARCHED
+            and self.count < MOST_ORIENTATIONS and self.failures < MOST_FAILURES
+        ):
+            # What would not be kept is not taken: these sizes could not get it again.
+            self.failures += not self.planner.plan_exactly(target, limit, NODES_PER_BUFFER * n, offsets, peak)
+        if peak[0] <= limit:
             self.remember(sizes, offsets, max(peak[0] / <double>max(target, 1) - 1, 0))
         return 0
+
+    cdef void begin_lifetimes(self) noexcept nogil:
+        """Forget what is known of other lifetimes than those planned last."""
+        if self.planner.lifetimes.version != self.lifetimes:
+            self.forget()
+            self.failures = 0
+            self.lifetimes = self.planner.lifetimes.version
 
     cdef int remember(self, const int64_t* sizes, const int64_t* offsets, double excess) except -1 nogil:
         """Keep a plan, to be replayed."""
         cdef int n = self.planner.lifetimes.n
         cdef Replayable* kept
-        if self.planner.lifetimes.version != self.lifetimes:
-            self.forget()
-            self.lifetimes = self.planner.lifetimes.version
         if n == 0 or self.count == MOST_ORIENTATIONS:
             return 0
         if n > self.capacity:

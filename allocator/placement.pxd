@@ -3,16 +3,9 @@ from libc.stdint cimport int32_t, int64_t
 from .lifetimes cimport Lifetimes
 
 
-cdef enum:
-    SMALLEST_STEP = 16
-
-
-cdef inline int64_t step_for(int64_t size, int64_t alignment) noexcept nogil:
-    """Small buffers are aligned to their size rounded up to a power of two, so that they do not cost a whole line."""
-    cdef int64_t step = SMALLEST_STEP
-    while step < size and step < alignment:
-        step *= 2
-    return min(step, alignment)
+cdef extern from "alignment.h" nogil:
+    const int64_t LARGEST_TOTAL "ETARENA_LARGEST_TOTAL"
+    int64_t step_for(int64_t size, int64_t alignment) noexcept
 
 
 cdef struct Span:                       # where a buffer is; an unplaced one ends at -1 and so is in nobody's way

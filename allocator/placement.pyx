@@ -17,8 +17,6 @@ __all__ = ["Placement"]
 cdef enum:
     MANY = 48                           # overlaps from which on walking through the stack is cheaper
 
-cdef int64_t LARGEST_TOTAL = <int64_t>1 << 61
-
 
 cdef class Placement:
     """Offsets of the buffers placed so far; scratch memory of a planner."""

@@ -43,8 +43,10 @@ cdef class OffsetPlanner:
     cdef int plan_pinned(self, int n, const int64_t* sizes, const int32_t* first, const int32_t* last,
                          const int32_t* order, int n_order, const int64_t* pinned, int64_t* offsets, int64_t* peak,
                          int64_t* lower_bound) except -1 nogil
-    # Go on from the plan just made by exact search, until `target` is reached: writes the better plan, or the same.
-    cdef int plan_exactly(self, int64_t target, int64_t max_nodes, int64_t* offsets, int64_t* peak) except -1 nogil
+    # Go on from the plan just made by exact search, until `target` is reached: True and a better plan of at most
+    # `limit` bytes, or False and nothing is written.
+    cdef bint plan_exactly(self, int64_t target, int64_t limit, int64_t max_nodes, int64_t* offsets,
+                           int64_t* peak) except -1 nogil
 
     cdef int reserve(self, int n) noexcept nogil
     cdef int take_order(self, const int32_t* order, int n_order) except -1 nogil

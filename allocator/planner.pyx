@@ -209,11 +209,16 @@ cdef class OffsetPlanner:
         peak[0] = self.best_peak
         return 0
 
-    cdef int plan_exactly(self, int64_t target, int64_t max_nodes, int64_t* offsets, int64_t* peak) except -1 nogil:
-        self.refine(target, max_nodes, UNLIMITED)
+    cdef bint plan_exactly(self, int64_t target, int64_t limit, int64_t max_nodes, int64_t* offsets,
+                           int64_t* peak) except -1 nogil:
+        cdef int64_t former = self.best_peak
+        self.best_peak = min(former, limit + 1)
+        if self.refine(target, max_nodes, UNLIMITED) == 0:
+            self.best_peak = former
+            return False
         memcpy(offsets, self.best_offsets, self.lifetimes.n * sizeof(int64_t))
         peak[0] = self.best_peak
-        return 0
+        return True
 
     cdef int64_t unpadded(self, int n, int64_t target, int64_t lower_bound) noexcept nogil:
         """What the rules aim at: where buffers are small it counts that the topmost one needs no padding."""
@@ -265,7 +270,7 @@ cdef class OffsetPlanner:
             self.order[destination] = culprit
 
     cdef int refine(self, int64_t target, int64_t max_nodes, int64_t deadline) except -1 nogil:
-        """Search exactly within what is left."""
+        """Search exactly within what is left; gives whether that found a better plan."""
         cdef int i
         if self.best_peak <= target:
             return 0
@@ -284,6 +289,7 @@ cdef class OffsetPlanner:
             for i in range(self.lifetimes.n):   # empty buffers were not part of the search
                 if self.pinned is not NULL and self.pinned[i] >= 0:
                     self.best_offsets[i] = self.pinned[i]
+            return 1
         return 0
 
     cdef void sort_by_offset(self) noexcept nogil:

@@ -71,6 +71,7 @@ cdef class BoundShape:
     cdef int64_t aside_bytes            # largest sum of what the moves put aside
     cdef readonly int stage             # 0 for the first
     cdef dict following                 # (position, told numbers) -> the stage that begins there
+    cdef bint is_cached                 # a PlanCache has it
     cdef size_t tree_bytes              # of the stages that follow a first one
     cdef size_t footprint(self) noexcept
 

@@ -358,7 +358,8 @@ cdef class ShapeBinder:
         if self.scratch.has_multiples:
             for i in range(planned):
                 sizes[i] = self.scratch.padded(self.planned[i], sizes[i])
-        memcpy(sizes + planned, bound.scratch.data(), bound.scratch.size() * sizeof(int64_t))
+        if bound.scratch.size() > 0:
+            memcpy(sizes + planned, bound.scratch.data(), bound.scratch.size() * sizeof(int64_t))
 
     cdef int64_t bytes_of(self, BoundShape bound, int buffer) noexcept:
         if buffer >= <int> self.planned.size():

@@ -29,7 +29,7 @@ from .delegates.xnnpack import scratch
 from .background import RunQueue
 from .memory_plan import RunStats
 from .scratch_users import scratch_users
-from .shapes import checked_shape
+from .shapes import checked_shape, listed_shapes
 from .state import States
 
 Kind = plan_section.Kind
@@ -106,7 +106,10 @@ cdef class PlannedMethod:
         for position, value in enumerate(section.values):
             if value.storage == position and value.kind == Kind.CONSTANT:
                 found = self.native.tensor(value.index)
-                self.fixed.push_back(Fixed(position, <char*> <size_t> found[4], found[5]))
+                if found[4] != 0:
+                    self.fixed.push_back(Fixed(position, <char*> <size_t> found[4], found[5]))
+                elif found[5] > 0:
+                    raise PlanError(f"values[{position}].kind: {value.name!r} is no constant, the file has no data")
         self.held_states = self.program.states_of(section)
         self.fixed_state_bytes = 0
         for state, held in zip(section.states, self.held_states.values()):
@@ -184,7 +187,7 @@ cdef class PlannedMethod:
             self.arena.ensure_activations_in_turn(<size_t> bound.peak)
             self.reader.copy_unreadable(bound, self.arena)
             self.keeper.reserve(bound)
-            self.last_bind_ns = 0
+            self.bind_ns = 0
             if bound is not self.current:
                 self.rebind(bound)
             self.point_inputs()
@@ -205,7 +208,7 @@ cdef class PlannedMethod:
             self.keeper.commit(bound, self.native, self.reader, self.addresses.data())
             self.reader.write_back()
             self.state_bytes = self.fixed_state_bytes + self.keeper.nbytes()
-            self.state_bytes_written = self.keeper.written
+            self.state_bytes_written, self.last_bind_ns = self.keeper.written, self.bind_ns
             self.last_bound, self.last_outside = bound, self.binder.scratch.take_outside()
             self.last_copies = self.reader.copies + self.devices.copies + self.binder.scratch.take_copies()
             return results
@@ -221,15 +224,16 @@ cdef class PlannedMethod:
         cdef size_t kept
         if self.stages is None:
             self.native.run(self.labels)
-            self.last_plan_ns = 0 if self.last_cached else bound.plan_ns
+            self.last_cached, self.last_plan_ns = self.found, 0 if self.found else bound.plan_ns
             return bound
         kept = bound.tree_bytes
         self.current = None
         last = self.stages.run(bound, self.addresses)
         self.current = bound if last is bound else None
-        self.last_plan_ns = self.stages.plan_ns + (0 if self.last_cached else bound.plan_ns)
+        self.last_plan_ns = self.stages.plan_ns + (0 if self.found else bound.plan_ns)
         self.last_cached = self.last_plan_ns == 0
-        self.cache.grow(bound.tree_bytes - kept)
+        if bound.is_cached:
+            self.cache.grow(bound.tree_bytes - kept)
         return last
 
     def submit(self, inputs, outputs=None, *, wait=(), signal=(), timeout=None):
@@ -267,7 +271,7 @@ cdef class PlannedMethod:
         """Find the plan of the inputs just read: the current one, one from the cache, or a new one."""
         cdef BoundShape bound
         cdef size_t nbytes = self.binder.key_length * sizeof(int64_t)
-        self.last_cached = True
+        self.found = True
         if self.current is not None and memcmp(self.reader.key.data(), self.current_key.data(), nbytes) == 0:
             return self.better_plan(self.current) if self.anytime else self.current
         if self.keeps_plans:
@@ -275,7 +279,7 @@ cdef class PlannedMethod:
             bound = self.cache.find(key)
             if bound is not None:
                 return self.better_plan(bound) if self.anytime else bound
-        self.last_cached = False
+        self.found = False
         bound = self.binder.bind(self.reader.key.data())
         if self.keeps_plans:
             self.cache.add(key, bound)
@@ -320,7 +324,7 @@ cdef class PlannedMethod:
             self.binder.place_scratch(bound, i, base)
         self.current = bound
         self.current_key = self.reader.key
-        self.last_bind_ns = now_ns() - begin
+        self.bind_ns = now_ns() - begin
         return 0
 
     cdef int point_inputs(self) except -1:
@@ -358,16 +362,7 @@ cdef class PlannedMethod:
         cdef BoundShape bound
         cdef vector[int64_t] key
         wanted = [entry for position, entry in enumerate(self.section.inputs) if self.binder.key_start[position] >= 0]
-        if not hasattr(shapes, "__len__"):
-            raise InputTypeError(f"shapes must be a sequence or mapping, got {type(shapes).__name__}")
-        if hasattr(shapes, "keys"):
-            missing = [entry.name for entry in wanted if entry.name not in shapes]
-            if missing or len(shapes) != len(wanted):
-                raise InputError(f"shapes must name each of {', '.join(entry.name for entry in wanted)} once")
-            shapes = [shapes[entry.name] for entry in wanted]
-        if len(shapes) != len(wanted):
-            names = ", ".join(entry.name for entry in wanted)
-            raise InputError(f"expected {len(wanted)} shapes ({names}), got {len(shapes)}")
+        shapes = listed_shapes(wanted, shapes)
         flat = [size for entry, shape in zip(wanted, shapes) for size in checked_shape(self.section, entry, shape)]
         key.resize(max(self.binder.key_length, 1))
         for position, size in enumerate(flat):
@@ -376,7 +371,7 @@ cdef class PlannedMethod:
         try:
             self.keeper.read_lengths(key.data())
             bound = self.binder.bind(key.data())
-            if told is not None:
+            if told:
                 bound = self.told_stage(bound, told)
         finally:
             self.arena.leave()

@@ -32,12 +32,15 @@ cdef class PlanCache:
 
     cdef int add(self, bytes key, BoundShape bound) except -1:
         """Keep a new plan."""
-        self.plans[key] = bound
+        self.plans[key], bound.is_cached = bound, True
         return self.grow(bound.footprint())
 
     cdef int replace(self, bytes key, BoundShape better) except -1:
-        """Keep another plan of the same size in the place of one."""
-        self.plans[key] = better
+        """Keep another plan of the same size in the place of one, which may have been dropped."""
+        if key not in self.plans:
+            return self.add(key, better)
+        (<BoundShape> self.plans[key]).is_cached = False
+        self.plans[key], better.is_cached = better, True
         return 0
 
     cdef int grow(self, size_t nbytes) except -1:
@@ -46,6 +49,7 @@ cdef class PlanCache:
         self.nbytes += nbytes
         while self.nbytes > self.limit and len(self.plans) > 1:
             oldest = <BoundShape> self.plans.popitem(last=False)[1]
+            oldest.is_cached = False
             self.nbytes -= oldest.footprint()
         return 0
 

@@ -166,6 +166,7 @@ cdef class DelegateScratch:
     cdef void align(self, OffsetPlanner planner, const vector[int32_t]& planned, const int64_t* sizes) noexcept:
         """Say how the buffers of the next plan are aligned, those of values first, if not by the planner's own rule."""
         cdef size_t i
+        planner.placement.alignments = NULL
         if not self.has_steps:
             return
         self.steps.resize(planned.size() + self.count())

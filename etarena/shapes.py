@@ -4,12 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .allocator.errors import InputError, ShapeError, SizeOverflowError
+from .allocator.errors import InputError, InputTypeError, ShapeError, SizeOverflowError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .allocator import plan
 
-__all__ = ["checked_shape", "illegal_length", "wrong_length"]
+__all__ = ["checked_shape", "illegal_length", "listed_shapes", "wrong_length"]
+
+
+def listed_shapes(inputs: Sequence[plan.Input], shapes: Any) -> list[Any]:
+    """Return the shapes given to `plan_for` in the order of the inputs that have some.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        If they are not one for each, in order or by name.
+    """
+    names = ", ".join(entry.name for entry in inputs)
+    if not hasattr(shapes, "__len__"):
+        raise InputTypeError(f"shapes must be a sequence or mapping, got {type(shapes).__name__}")
+    if hasattr(shapes, "keys"):
+        if len(shapes) != len(inputs) or any(entry.name not in shapes for entry in inputs):
+            raise InputError(f"shapes must name each of {names} once")
+        return [shapes[entry.name] for entry in inputs]
+    if len(shapes) != len(inputs):
+        raise InputError(f"expected {len(inputs)} shapes ({names}), got {len(shapes)}")
+    return list(shapes)
 
 
 def checked_shape(section: plan.Method, entry: plan.Input, shape: Any) -> list[int]:

@@ -311,7 +311,7 @@ static NOINLINE HeapHandle alloc_elsewhere(HeapCore* heap, int64_t nbytes, int64
   return start_life(heap, node, nbytes);
 }
 
-/* The same where the range freed last ends at top and no other is free: it becomes the block, with another size, as if
+/* The same; where the range freed last ends at top and no other is free, it becomes the block with another size, as if
  * it were merged and memory were taken at the top again. */
 static NOINLINE HeapHandle alloc_at_top(HeapCore* heap, int64_t nbytes, int64_t size) {
   uint32_t node = heap->pending;

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alignment.h"
+
 typedef struct {
   int32_t n;
   int32_t* order;  /* buffers from the bottom up; owns the memory of all four */
@@ -91,22 +93,16 @@ static inline int64_t most_live(const Orientation* orientation, const int64_t* s
   return most;
 }
 
-#define LARGEST_TOTAL ((int64_t)1 << 61) /* of sizes and alignments, so that no sum of some of them overflows */
-
-/* The alignment of a buffer: its own, or where none are given its size rounded up to a power of two from 16 on, if that
- * is less than the alignment of all. */
+/* The alignment of a buffer: its own if there are such, else by its size. */
 static inline int64_t step_of(const int64_t* steps, int64_t alignment, int32_t buffer, int64_t size) {
-  int64_t step = 16;
-  if (steps != NULL) return steps[buffer];
-  while (step < size && step < alignment) step *= 2;
-  return step < alignment ? step : alignment;
+  return steps != NULL ? steps[buffer] : step_for(size, alignment);
 }
 
 /* The largest sum of what lives at once, and that with each size rounded up to its alignment. False if a size is
  * negative or all are too large together. */
 static inline bool measure_live(const Orientation* orientation, const int64_t* sizes, const int64_t* steps,
                                 int64_t alignment, int64_t* most, int64_t* most_rounded) {
-  int64_t live = 0, rounded = 0, room = LARGEST_TOTAL;
+  int64_t live = 0, rounded = 0, room = ETARENA_LARGEST_TOTAL;
   *most = *most_rounded = 0;
   for (int32_t e = 0; e < 2 * orientation->n; ++e) {
     const int32_t event = orientation->events[e];

@@ -114,6 +114,9 @@ def test_a_search_without_time_says_so():
     with pytest.raises(ArenaFullError, match=r"no offsets were found within 0\.0 s that fit 1048576 bytes.*more time"):
         plan_exact(*problem.buffers, 1, problem.capacity, timeout=0.0)
     assert plan_exact(*problem.buffers, 1, max_nodes=0).peak >= problem.capacity
+    hard = HARD["D"].buffers
+    assert plan_exact(*hard, timeout=0.0).rule != "exact"
+    assert OffsetPlanner(max_nodes=0).find(*hard) == OffsetPlanner().find(*hard)
 
 
 def test_a_search_is_cancelled_from_another_thread():

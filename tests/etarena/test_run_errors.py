@@ -257,7 +257,18 @@ class TestDamagedFiles:
             one.index = other.index
             return section
 
-        for lie, message in ((larger_constant, "its memory has 16"), (missing_value, "has no memory")):
+        def constant_without_data(blob):
+            section = honest(blob)
+            position = next(i for i, item in enumerate(section.values) if item.kind == plan.Kind.ACTIVATION)
+            section.values[position].kind = plan.Kind.CONSTANT
+            section.order = [other for other in section.order if other != position]
+            return section
+
+        for lie, message in (
+            (larger_constant, "its memory has 16"),
+            (missing_value, "has no memory"),
+            (constant_without_data, "the file has no data"),
+        ):
             monkeypatch.setattr(plan, "decode", lie)
             with pytest.raises(etarena.PlanError, match=message):
                 etarena.load(data).method().execute([torch.ones(4)])

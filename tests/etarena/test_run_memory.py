@@ -3,6 +3,8 @@
 import gc
 import threading
 import weakref
+from dataclasses import replace
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -204,6 +206,24 @@ class TestPlans:
         assert method.last_run.plan_cached
         assert method.last_run.plan_ns == 0
         assert method.cached_plans == 2
+
+    def test_binding_is_counted_where_places_change(self, exported):
+        method = etarena.load(exported.buffer, etarena.Arena(1 << 20)).method()
+        method.execute([torch.randn(5, 4)])
+        assert method.last_run.bind_ns > 0
+        method.execute([torch.randn(5, 4)])
+        assert method.last_run.bind_ns == 0
+        with pytest.raises(etarena.ShapeError):
+            method.execute([torch.randn(5, 3)])
+        with pytest.raises(etarena.ArenaFullError):
+            method.execute([torch.randn(1 << 16, 4)])
+        assert (method.last_run.bind_ns, method.last_run.plan_cached) == (0, True)
+
+    def test_nothing_is_told_where_nothing_can_be(self, program):
+        method = program.method()
+        assert method.plan_for([(5, 4)], told={}) == replace(method.plan_for([(5, 4)]), plan_ns=ANY)
+        with pytest.raises(etarena.InputError, match="there are none"):
+            method.plan_for([(5, 4)], told={"s0": 1})
 
     def test_a_cache_of_no_bytes_keeps_the_plan_in_use_alone(self, exported, model):
         method = etarena.load(exported.buffer, etarena.Arena(1 << 32), plan_cache=0).method()

@@ -230,8 +230,8 @@ int plan_within(Runtime* known, char* address, size_t room, size_t* asked) {
 [[gnu::hot]] int plan(Runtime* known) {
   if (known->planned) return kSuccess;
   if (!known->measured) known->measured = known->layout.measure(*known->object, &known->wanted);
-  if (!known->measured || !known->layout.has_plan()) return plan_anew(known);
-  if (known->wanted > known->room) return kOutOfMemory;
+  // A layout that was learned after these sizes were measured may want more than XNNPACK itself.
+  if (!known->measured || !known->layout.has_plan() || known->wanted > known->room) return plan_anew(known);
   known->layout.place(*known->object, known->address);
   known->planned = true;
   return kSuccess;

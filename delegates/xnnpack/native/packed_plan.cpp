@@ -8,7 +8,8 @@ namespace etarena::xnnpack {
 namespace {
 
 constexpr std::align_val_t kLine{64};
-constexpr size_t kOnStack = 512;  // buffers whose sizes lie on the stack, which is in the cache
+constexpr double kEndless = 4611686018427387904.0;  // 2**62 bytes
+constexpr size_t kOnStack = 512;                    // buffers whose sizes lie on the stack, which is in the cache
 
 uint16_t number(size_t value) { return static_cast<uint16_t>(value); }
 uint16_t marked(size_t value, bool mark) { return static_cast<uint16_t>(value << 1 | static_cast<size_t>(mark)); }
@@ -115,8 +116,8 @@ PackedPlan::Owner PackedPlan::pack(const PlanParts& parts) {
     live += (event & 1) != 0 ? -size : size;
     largest = std::max(largest, live);
   }
-  const double bytes = static_cast<double>(largest * int64_t{kRounding});
-  const uint64_t limit = (static_cast<uint64_t>(static_cast<int64_t>(bytes * most_)) + 1) / kRounding;
+  const double bytes = std::min(static_cast<double>(largest * int64_t{kRounding}) * most_, kEndless);
+  const uint64_t limit = (static_cast<uint64_t>(bytes) + 1) / kRounding;
   uint64_t peak = 0;
   for (size_t k = 0; k < n; ++k) {
     uint32_t offset = 0, below = 0;
