@@ -354,7 +354,6 @@ class DeviceHeap:
 
     def _free_dropped(self) -> None:
         while self._dropped and self._lock.acquire(blocking=False):
-            failures: list[Error] = []
             try:
                 with in_a_call():
                     failures = self._empty_dropped()
