@@ -61,6 +61,26 @@ def in_a_call() -> Iterator[None]:
         _calls.depth -= 1
 
 
+def free_dropped() -> None:
+    """Free what was dropped in the middle of this thread's calls to allocators, once it is out of all of them."""
+    while _calls.waiting and not _calls.depth:
+        _calls.waiting.pop()._free_dropped()
+
+
+class LostMemory:
+    """Warns when it is dropped.
+
+    The exception that a filter may make of the warning is printed, as those of all destructors are: it must not reach
+    a caller that has nothing to do with the memory.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __del__(self) -> None:
+        warnings.warn(self.text, ResourceWarning, stacklevel=2)
+
+
 class Block:
     """What the allocator gave in one piece; with a heap if several allocations share it."""
 
@@ -108,9 +128,11 @@ class DeviceHeap:
         self._retired = False
         self._live = self._peak = self._count = 0
         self._vk_device = 0
-        with in_a_call(), self._called("capabilities"):
-            self.capabilities = allocator.capabilities(device.index)
-        self._drain()
+        try:
+            with in_a_call(), self._called("capabilities"):
+                self.capabilities = allocator.capabilities(device.index)
+        finally:
+            self._drain()
         if not isinstance(self.capabilities, Capabilities):
             raise DeviceError(f"capabilities of {allocator!r} gave a {type(self.capabilities).__name__}")
 
@@ -175,7 +197,7 @@ class DeviceHeap:
         try:
             self.trim()
         except Error as error:
-            self._warn(error)
+            self._warn([error])
 
     def write(self, resource: Resource, offset: int, source: memoryview) -> None:
         """Bring bytes to the device; `DeviceError` if they are not inside the resource."""
@@ -310,10 +332,14 @@ class DeviceHeap:
             self._lock = threading.Lock()
             if self.capabilities.host_visible:
                 self._process = os.getpid()
+        failures: list[Error] = []
         try:
             with self._lock, in_a_call():
+                if _calls.depth == 1:  # in no other call
+                    failures = self._empty_dropped()  # what this thread freed before makes room for what it does now
                 yield
         finally:
+            self._warn(failures)
             self._drain()
 
     def _soon(self, free: Callable[[], object]) -> None:
@@ -324,23 +350,31 @@ class DeviceHeap:
     def _drain(self) -> None:
         """Free what was dropped, unless somebody who will do it holds the lock, or this thread is in a call."""
         _calls.waiting.append(self)
-        while _calls.waiting and not _calls.depth:
-            _calls.waiting.pop()._free_dropped()
+        free_dropped()
 
     def _free_dropped(self) -> None:
         while self._dropped and self._lock.acquire(blocking=False):
             try:
                 with in_a_call():
-                    while self._dropped:
-                        self._dropped.popleft()()
-            except Error as error:
-                self._warn(error)
+                    failures = self._empty_dropped()
             finally:
                 self._lock.release()
+            self._warn(failures)
 
-    def _warn(self, error: Error) -> None:
-        """Tell of a failure that nobody asked for."""
-        warnings.warn(f"memory of {self.device} is lost: {error}", ResourceWarning, stacklevel=3)
+    def _empty_dropped(self) -> list[Error]:
+        """Free what was dropped, with the lock; what went wrong, to be told without it."""
+        failures = []
+        while self._dropped:
+            try:
+                self._dropped.popleft()()
+            except Error as error:
+                failures.append(error)
+        return failures
+
+    def _warn(self, failures: list[Error]) -> None:
+        """Tell of failures that nobody asked for; without the lock, because a hook may ask for `stats`."""
+        for error in failures:
+            LostMemory(f"memory of {self.device} is lost: {error}")
 
     def _free(self, block: Block, offset: int, nbytes: int) -> None:
         self._live -= nbytes

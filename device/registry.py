@@ -10,7 +10,7 @@ from ..allocator.errors import DeviceError
 from .allocator import DeviceAllocator
 from .cpu_allocator import CpuAllocator
 from .device import Device, DeviceType
-from .device_heap import DeviceHeap
+from .device_heap import DeviceHeap, free_dropped, in_a_call
 from .tables import as_allocator
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = [
 _lock = threading.RLock()
 _allocators: dict[int, DeviceAllocator] = {int(DeviceType.CPU): CpuAllocator()}
 _heaps: dict[Device, DeviceHeap] = {}
+_making: dict[Device, threading.RLock] = {}  # per device: held while its heap is made, so that nobody makes a second
 _listeners: list[Callable[[int, DeviceAllocator | None], None]] = []
 
 
@@ -54,13 +55,16 @@ def register_device_allocator(allocator: Any, *, replace: bool = False) -> Devic
     """
     found = as_allocator(allocator)
     kind = _described(found)
-    with _lock:
-        if kind in _allocators and not replace and not _is_built_in(kind):
-            raise DeviceError(
-                f"{Device(kind)} has the allocator {_allocators[kind]!r}: unregister it first, or pass replace=True"
-            )
-        former = _set(kind, found)
-    _retire(former)
+    former: list[DeviceHeap] = []
+    try:
+        with _lock:
+            if kind in _allocators and not replace and not _is_built_in(kind):
+                raise DeviceError(
+                    f"{Device(kind)} has the allocator {_allocators[kind]!r}: unregister it first, or pass replace=True"
+                )
+            _set(kind, found, former)
+    finally:
+        _retire(former)
     return found
 
 
@@ -79,11 +83,14 @@ def unregister_device_allocator(which: Any) -> None:
     """
     given = which if isinstance(which, DeviceAllocator) else None
     kind = int(Device(which if given is None else given.device_type).type)
-    with _lock:
-        if kind not in _allocators or _is_built_in(kind) or (given is not None and _allocators[kind] is not given):
-            raise DeviceError(f"{given or Device(kind)!r} is not registered")
-        former = _set(kind, CpuAllocator() if kind == DeviceType.CPU else None)
-    _retire(former)
+    former: list[DeviceHeap] = []
+    try:
+        with _lock:
+            if kind not in _allocators or _is_built_in(kind) or (given is not None and _allocators[kind] is not given):
+                raise DeviceError(f"{given or Device(kind)!r} is not registered")
+            _set(kind, CpuAllocator() if kind == DeviceType.CPU else None, former)
+    finally:
+        _retire(former)
 
 
 def device_allocator(type: Any) -> DeviceAllocator:
@@ -114,12 +121,29 @@ def device_heap(device: Any) -> DeviceHeap:
     place = Device(device)
     with _lock:
         heap = _heaps.get(place)
-        if heap is None:
-            allocator = device_allocator(place)
-            if place.index >= allocator.device_count:
-                raise DeviceError(f"there is no {place}: {allocator!r} has {allocator.device_count} devices")
-            heap = _heaps[place] = DeviceHeap(allocator, place)
-        return heap
+        if heap is not None:
+            return heap
+        making = _making.setdefault(place, threading.RLock())
+    while heap is None:
+        try:
+            with in_a_call(), making:
+                heap = _heaps.get(place) or _made(place)
+        finally:
+            free_dropped()
+    return heap
+
+
+def _made(place: Device) -> DeviceHeap | None:
+    """A new heap, made without the registry's lock: the allocator's calls take locks of their own.
+
+    None if another allocator was registered meanwhile.
+    """
+    allocator = device_allocator(place)
+    if place.index >= allocator.device_count:
+        raise DeviceError(f"there is no {place}: {allocator!r} has {allocator.device_count} devices")
+    heap = DeviceHeap(allocator, place)
+    with _lock:
+        return _heaps.setdefault(place, heap) if _allocators.get(int(place.type)) is allocator else None
 
 
 def synchronize(device: Any) -> None:
@@ -138,16 +162,15 @@ def on_registration(listener: Callable[[int, DeviceAllocator | None], None]) -> 
             listener(kind, allocator)
 
 
-def _set(kind: int, allocator: DeviceAllocator | None) -> list[DeviceHeap]:
-    """Gives the heaps of the allocator before."""
+def _set(kind: int, allocator: DeviceAllocator | None, former: list[DeviceHeap]) -> None:
+    """Adds the heaps of the allocator before to `former`, also if a listener raises."""
     if allocator is None:
         del _allocators[kind]
     else:
         _allocators[kind] = allocator
-    former = [_heaps.pop(device) for device in list(_heaps) if device.type == kind]
+    former += [_heaps.pop(device) for device in list(_heaps) if device.type == kind]
     for listener in _listeners:
         listener(kind, allocator)
-    return former
 
 
 def _retire(former: list[DeviceHeap]) -> None:
@@ -164,6 +187,7 @@ def _renew_lock() -> None:
     """In a forked child no other thread lives on that could release the lock."""
     global _lock
     _lock = threading.RLock()
+    _making.clear()
 
 
 os.register_at_fork(after_in_child=_renew_lock)

@@ -33,11 +33,13 @@ class SerialAllocator(AllocatorAdaptor):
         self._heaps: dict[int, DeviceHeap] = {}
 
     def _heap(self, index: int) -> DeviceHeap:
-        if index not in self._heaps:
+        heap = self._heaps.get(index)
+        if heap is None:
             place = Device(self.device_type, index)
             registered = device_allocator(place) is self.inner
-            self._heaps[index] = device_heap(place) if registered else DeviceHeap(self.inner, place)
-        return self._heaps[index]
+            found = device_heap(place) if registered else DeviceHeap(self.inner, place)
+            heap = self._heaps.setdefault(index, found)  # another thread may have been faster: one heap, one lock
+        return heap
 
     @contextmanager
     def _alone(self, index: int) -> Iterator[None]:

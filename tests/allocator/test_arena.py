@@ -383,6 +383,7 @@ block = arena.alloc(100)
 with arena.turn():  # as if a method were running
     child = os.fork()
     if child == 0:
+        signal.alarm(20)  # a child has no alarm of its parent's
         block.free()
         arena.ensure_activations(1000)
         memoryview(arena.alloc(1000))[0] = 1
@@ -421,6 +422,7 @@ for thread in threads:
 for _ in range(40):
     child = os.fork()
     if child == 0:
+        signal.alarm(20)
         memoryview(arena.alloc(1000))[0] = 1
         heap.free(heap.alloc(64))
         arena.trim()

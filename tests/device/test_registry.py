@@ -12,6 +12,7 @@ import torch
 
 import etarena
 from etarena import ArenaFullError, Capabilities, DeviceAllocator, DeviceError, ETensor, Resource
+from etarena.device import registry
 from etarena.device.adaptors import FailingAllocator, LimitAllocator, LogAllocator, TrackAllocator
 from etarena.device.cpu_allocator import CpuAllocator
 from etarena.device.registry import device_heap
@@ -84,6 +85,29 @@ def test_registering_twice_is_refused(device) -> None:
         etarena.unregister_device_allocator(SimulatedDevice())
     with pytest.raises(DeviceError, match="is not registered"):
         etarena.unregister_device_allocator("vulkan")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: etarena.register_device_allocator(SimulatedDevice(), replace=True),
+        lambda: etarena.unregister_device_allocator("custom64"),
+    ],
+    ids=["replace", "unregister"],
+)
+def test_memory_is_given_back_though_a_listener_raises(tracker, monkeypatch, change) -> None:
+    ETensor.empty("float32", (4,), "custom64").close()
+    assert tracker.stats.live_blocks == 1  # kept for later
+
+    def listener(kind, allocator):
+        raise ValueError("mine")
+
+    monkeypatch.setattr(registry, "_listeners", [listener])
+    with pytest.raises(ValueError, match="mine"):
+        change()
+    assert tracker.stats.live_blocks == 0
+    monkeypatch.undo()
+    etarena.register_device_allocator(tracker, replace=True)
 
 
 def test_the_cpus_allocator_can_be_replaced() -> None:
