@@ -60,8 +60,8 @@ runtime at that shape, on a stock export with bounds; it reshapes in every call.
 stock runtime: its call at a new shape less the next one, without what XNNPACK's reshape took of that; in both is what a
 run costs more after another shape, because it finds less in the cache. Both runtimes take the same shapes in turn in
 one process, {repeats} times each ({few} for models in published sizes) with another shape in between, no plan kept, the
-input just read; the figures are medians over {shapes} shapes of the shortest times. Target: at most 1.2 x stock. `first
-call`: all of it, run included."""
+input just read; the figures are medians over those calls, of {shapes} shapes the median. Target: at most 1.2 x stock.
+`first call`: all of it, run included."""
 LONGEST_RUN = 5000.0  # us; from there on what a run varies by is larger than what a shape costs
 
 
@@ -87,18 +87,19 @@ def measure(name: str, shapes: int = SHAPES) -> Cost:
         "ours": etarena.load(_ours(model).buffer, arena=etarena.Arena(name=name), plan_cache=0).method(),
         "stock": run_stock(_stock(model, largest)),
     }
-    costs: dict[str, list[int]] = {name: [] for name in (*ways, "before", "stock call")}
-    firsts: dict[str, list[int]] = {name: [] for name in ways}
+    costs: dict[str, list[float]] = {name: [] for name in (*ways, "before", "stock call")}
+    firsts: dict[str, list[float]] = {name: [] for name in ways}
     sizes = _between(smallest, largest, shapes + 1)
     for size, other in pairwise(sizes):
         beside, inputs = [model.input(other)], [model.input(size)]
         first, again, inside = _alternate(ways, beside, inputs, repeats)
         for way in ways:
-            firsts[way].append(min(first[way]))
-        costs["ours"].append(min(first["ours"]) - min(again["ours"]))
-        costs["before"].append(min(inside["before"]))
-        costs["stock"].append(min(inside["reshape"]))
-        costs["stock call"].append(min(first["stock"]) - min(again["stock"]) + min(inside["reshape again"]))
+            firsts[way].append(median(first[way]))
+        more = {way: [one - other for one, other in zip(first[way], again[way], strict=True)] for way in ways}
+        costs["ours"].append(median(more["ours"]))
+        costs["before"].append(median(inside["before"]))
+        costs["stock"].append(median(inside["reshape"]))
+        costs["stock call"].append(median(map(sum, zip(more["stock"], inside["reshape again"], strict=True))))
         assert relative_error(*(method.execute(inputs)[0] for method in ways.values())) < 1e-4
     figures = (costs["ours"], costs["before"], costs["stock"], *firsts.values(), costs["stock call"])
     return Cost(name, len(sizes) - 1, *(median(times) / 1e3 for times in figures))
