@@ -60,8 +60,8 @@ runtime at that shape, on a stock export with bounds; it reshapes in every call.
 stock runtime: its call at a new shape less the next one, without what XNNPACK's reshape took of that; in both is what a
 run costs more after another shape, because it finds less in the cache. Both runtimes take the same shapes in turn in
 one process, {repeats} times each ({few} for models in published sizes) with another shape in between, no plan kept, the
-input just read; the figures are medians over those calls, of {shapes} shapes the median. Target: at most 1.2 x stock.
-`first call`: all of it, run included."""
+input just read. Times are the shortest of those calls, differences of calls the medians of their pairs; the figures are
+medians over {shapes} shapes. Target: at most 1.2 x stock. `first call`: all of it, run included."""
 LONGEST_RUN = 5000.0  # us; from there on what a run varies by is larger than what a shape costs
 
 
@@ -94,11 +94,11 @@ def measure(name: str, shapes: int = SHAPES) -> Cost:
         beside, inputs = [model.input(other)], [model.input(size)]
         first, again, inside = _alternate(ways, beside, inputs, repeats)
         for way in ways:
-            firsts[way].append(median(first[way]))
+            firsts[way].append(min(first[way]))
         more = {way: [one - other for one, other in zip(first[way], again[way], strict=True)] for way in ways}
         costs["ours"].append(median(more["ours"]))
-        costs["before"].append(median(inside["before"]))
-        costs["stock"].append(median(inside["reshape"]))
+        costs["before"].append(min(inside["before"]))
+        costs["stock"].append(min(inside["reshape"]))
         costs["stock call"].append(median(map(sum, zip(more["stock"], inside["reshape again"], strict=True))))
         assert relative_error(*(method.execute(inputs)[0] for method in ways.values())) < 1e-4
     figures = (costs["ours"], costs["before"], costs["stock"], *firsts.values(), costs["stock call"])
