@@ -56,7 +56,7 @@ static int grow_index(HeapCore* heap, uint32_t capacity) {
   heap->buckets = buckets;
   heap->bucket_bits = bits;
   for (uint32_t node = heap->nodes[HEAP_ENDS].after; node != HEAP_ENDS; node = heap->nodes[node].after) {
-    if (heap->nodes[node].requested != HEAP_FREE) index_insert(heap, node);
+    if (heap->nodes[node].requested >= 0) index_insert(heap, node); /* what was freed last is in no chain */
   }
   return HEAP_OK;
 }
