@@ -374,20 +374,6 @@ def test_threads_share_the_heap(arena):
     assert arena.stats.heap_extent == 0
 
 
-def test_tables_grow_while_a_range_waits_to_be_taken_again():
-    # What was freed last is in no chain of the index: tables that grew then once put it into one twice, for ever.
-    for seed in range(6):
-        arena, numbers, held = Arena(1 << 32), random.Random(seed), []
-        for _ in range(6000):
-            if held and numbers.random() < 0.45:
-                held.pop(numbers.randrange(len(held))).free()
-            else:
-                held.append(arena.alloc(numbers.randrange(2000)))
-        while held:
-            held.pop().free()
-        assert (arena.stats.heap_blocks, arena.stats.heap_extent) == (0, 0)
-
-
 FORK = """
 import os, signal
 from etarena.allocator import Arena
