@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from .exact import ExactSearch
+from .exact import FOUND, INFEASIBLE, ExactSearch
 from .groups import found_plan, leaders_of, pin_whole_groups, split_alignment
 from .offsets import plan_offsets
 from .planner import Plan
@@ -15,7 +15,6 @@ __all__ = ["AnytimePlanner"]
 
 FIRST_NODES = 2_000
 LARGEST_NODES = 1 << 40
-FOUND, INFEASIBLE = 1, 0
 
 
 class AnytimePlanner:

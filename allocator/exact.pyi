@@ -3,7 +3,12 @@ from typing import Self
 
 from typing_extensions import disjoint_base
 
-__all__ = ["ExactSearch"]
+__all__ = ["FOUND", "INFEASIBLE", "STOPPED", "UNLIMITED", "ExactSearch"]
+
+FOUND: int
+INFEASIBLE: int
+STOPPED: int
+UNLIMITED: int
 
 @disjoint_base
 class ExactSearch:

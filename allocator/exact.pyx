@@ -8,7 +8,10 @@ from .arrays cimport int32s, int64s
 from .lifetimes cimport grow
 from .placement cimport step_for
 
-__all__ = ["ExactSearch"]
+__all__ = ["FOUND", "INFEASIBLE", "STOPPED", "UNLIMITED", "ExactSearch"]
+
+FOUND, INFEASIBLE, STOPPED = EXACT_FOUND, EXACT_INFEASIBLE, EXACT_STOPPED
+UNLIMITED = 1 << 60  # nodes, or ns from now: sums with the clock stay within 64 bits
 
 
 cdef int64_t clock_ns() noexcept nogil:
@@ -187,7 +190,7 @@ cdef class ExactSearch:
         )
 
     def within(self, capacity: int, max_nodes: int, timeout_ns: int) -> tuple[int, list[int]]:
-        """Look for offsets within a capacity: 1 and the offsets if found, 0 if there are none, -1 if stopped."""
+        """Look for offsets within a capacity: FOUND and the offsets, INFEASIBLE, or STOPPED."""
         self.require_problem()
         cdef int64_t limit = capacity
         cdef int64_t nodes = max_nodes

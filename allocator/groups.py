@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from .exact import ExactSearch
+from .exact import FOUND, UNLIMITED, ExactSearch
 from .planner import OffsetPlanner, Plan
 
 __all__ = ["found_plan", "leaders_of", "pin_whole_groups", "plan_groups", "split_alignment", "storage_bytes"]
@@ -10,8 +10,6 @@ __all__ = ["found_plan", "leaders_of", "pin_whole_groups", "plan_groups", "split
 DEFAULT_ALIGNMENT = 64
 QUICK_NODES = 2000
 QUICK_NS = 5_000_000
-NO_END_NS = 1 << 60
-FOUND = 1
 
 
 def split_alignment(alignment: int | Sequence[int]) -> tuple[int, Sequence[int] | None]:
@@ -61,7 +59,7 @@ def plan_groups(
     if peak > bound and (planner.exactly or planner.effort):
         nodes, limit = QUICK_NODES, QUICK_NS
         if planner.exactly:
-            nodes, limit = planner.max_nodes, planner.budget_ns or NO_END_NS
+            nodes, limit = planner.max_nodes, planner.budget_ns or UNLIMITED
         status, lower, better = search.lower(bound, peak, nodes, limit)
         if status == FOUND:
             peak, offsets, rule = lower, better, "exact"

@@ -4,16 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from .errors import ArenaFullError
-from .exact import ExactSearch
+from .exact import FOUND, INFEASIBLE, STOPPED, UNLIMITED, ExactSearch
 from .groups import found_plan, leaders_of, pin_whole_groups, plan_groups, split_alignment, storage_bytes
 from .planner import OffsetPlanner, Plan
 from .rules import RULES
 
 __all__ = ["plan_exact", "plan_offsets"]
 
-UNLIMITED = 1 << 60
 EXPORT_BUDGET = 5_000_000_000  # ns
-FOUND, INFEASIBLE, STOPPED = 1, 0, -1
 
 
 def plan_offsets(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import nn
 
 from etarena.demo.initialise import initialise
@@ -59,23 +58,13 @@ def segformer_b0() -> DemoModel:
 
 
 def _text(name: str, model: nn.Module, result: str) -> DemoModel:
-    module = initialise(_First(Adapter(model, ["input_ids"], [result])), tokens(64))
+    module = initialise(Adapter(model, ["input_ids"], [result]), tokens(64))
     return DemoModel(name, name, "XNNPACK", module, "tokens", {1: "length"}, (37,), ())
 
 
 def _images(name: str, model: nn.Module, **fixed: object) -> DemoModel:
-    module = initialise(_First(Adapter(model, ["pixel_values"], ["logits"], **fixed)), photograph("flower", 160, 224))
+    module = initialise(Adapter(model, ["pixel_values"], ["logits"], **fixed), photograph("flower", 160, 224))
     return DemoModel(name, name, "XNNPACK", module, "px", {2: "height", 3: "width"}, (128, 192), ())
-
-
-class _First(nn.Module):
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.model(given)[0]
-        return result
 
 
 PUBLISHED: dict[str, Callable[[], DemoModel]] = {

@@ -85,8 +85,7 @@ cdef class ShapeBinder:
     cdef vector[int32_t] rank           # of each value
     cdef vector[int32_t] start          # of each value: where its dimensions begin in the flat lists
     cdef vector[int32_t] registers      # flat: the size of each dimension of each value
-    cdef vector[int32_t] item_bytes
-    cdef vector[ValueShape] shapes      # the same once more, close together
+    cdef vector[ValueShape] shapes      # of each value: what measuring needs, close together
     cdef vector[int32_t] results        # owners of outputs
     cdef vector[int32_t] sharing        # values in memory of others or of growing states; all that data may leave out
     cdef vector[int32_t] storage        # position of the value that owns the memory

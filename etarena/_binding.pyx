@@ -76,7 +76,7 @@ cdef class ShapeBinder:
             if value.dtype not in ITEM_BYTES:
                 raise PlanError(f"values[{value.index}].dtype: no such ExecuTorch dtype code {value.dtype}")
             self.dtypes.push_back(value.dtype)
-            self.item_bytes.push_back(ITEM_BYTES[value.dtype])
+            self.shapes.push_back(ValueShape(len(value.sizes), ITEM_BYTES[value.dtype]))
             self.storage.push_back(value.storage)
             on_device = value.device_type != 0 and value.kind != plan_section.Kind.INPUT
             self.kind.push_back(<int> ON_DEVICE if on_device else value.kind)
@@ -111,7 +111,6 @@ cdef class ShapeBinder:
             self.guards.push_back(guard.register)
         self.expect_discoveries()
         for position, value in enumerate(section.values):
-            self.shapes.push_back(ValueShape(len(value.sizes), ITEM_BYTES[value.dtype]))
             if value.storage == position and self.kind[position] == OUTPUT:
                 self.results.push_back(position)
             if self.in_stages or value.storage != position or self.grows[position] >= 0:
@@ -245,7 +244,7 @@ cdef class ShapeBinder:
         """Sizes and bytes of one value; gives whether they are known."""
         cdef int i, d, register, where
         cdef int state = READY
-        cdef int64_t size, stride = 1, count = self.item_bytes[position]
+        cdef int64_t size, stride = 1, count = self.shapes[position].item_bytes
         for i in range(self.rank[position]):
             where = self.start[position] + i
             register = self.registers[where]

@@ -20,7 +20,7 @@ cdef class DeviceMemory:
     cdef dict given                      # owner -> ETensor of the caller to write into, of the call in progress
     cdef list inputs_held                # Resource of each input on a device, of the call in progress
     cdef readonly list copies            # of the run in progress
-    cdef readonly bint is_shared         # a value is on a device, or there are delegates that know of each other
+    cdef bint is_shared                  # a value is on a device, or there are delegates that know of each other
     cdef object shared                   # what they know of the run in progress together
     cdef object error                    # what a copy of the run in progress raised
 

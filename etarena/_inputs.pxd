@@ -14,9 +14,9 @@ cdef class InputReader:
     cdef ShapeBinder binder
     cdef bint read_past_end             # delegates may read some bytes behind an input
     cdef vector[int] devices            # type of the device of each input
-    cdef readonly bint mutates          # the method writes into some inputs; else there is nothing to write back
-    cdef readonly bint has_unreadable   # some inputs of the call in progress must be copied
-    cdef readonly bint has_devices      # some inputs are on other devices than the CPU; else `on_device` stays empty
+    cdef bint mutates                   # the method writes into some inputs; else there is nothing to write back
+    cdef bint has_unreadable            # some inputs of the call in progress must be copied
+    cdef bint has_devices               # some inputs are on other devices than the CPU; else `on_device` stays empty
     cdef int position                   # of the input being read
     cdef vector[DLTensor] views         # one an input, of the call in progress
     cdef vector[int64_t] key            # sizes of all inputs, one after another, and int symbols

@@ -20,8 +20,8 @@ cdef class StateKeeper:
     cdef ShapeBinder binder
     cdef list memory              # of each state of the section: its GrowingBlock, or None when its size is fixed
     cdef vector[WriteBack] write_backs
-    cdef readonly bint has_growing      # some states are caches; else only `commit` does anything
-    cdef readonly bint has_new_values   # states or inputs get new values, or caches grow; else `commit` does nothing
+    cdef bint has_growing         # some states are caches; else only `commit` does anything
+    cdef bint has_new_values      # states or inputs get new values, or caches grow; else `commit` does nothing
     cdef int64_t written          # bytes of states and inputs that the last commit wrote, or the run before it appended
     cdef vector[char*] placed     # of each growing state: where it lies for the native method; NULL after a rebind
 

@@ -78,21 +78,6 @@ static inline void list_events(Orientation* orientation, const int32_t* first, c
   for (int32_t i = 0; i < n; ++i) orientation->events[next[first[i]]++] = i;
 }
 
-/* The largest sum of what lives at once, in bytes: no plan is smaller. */
-static inline int64_t most_live(const Orientation* orientation, const int64_t* sizes) {
-  int64_t live = 0, most = 0;
-  for (int32_t e = 0; e < 2 * orientation->n; ++e) {
-    const int32_t event = orientation->events[e];
-    if (event < 0) {
-      live -= sizes[~event];
-    } else {
-      live += sizes[event];
-      if (live > most) most = live;
-    }
-  }
-  return most;
-}
-
 /* The alignment of a buffer: its own if there are such, else by its size. */
 static inline int64_t step_of(const int64_t* steps, int64_t alignment, int32_t buffer, int64_t size) {
   return steps != NULL ? steps[buffer] : step_for(size, alignment);
