@@ -5,19 +5,22 @@
 Both take the same new shapes in turn in one process. With etarena a call at a new shape less the next one at that shape
 is what the shape cost: XNNPACK's reshape, its plan of its scratch, the plan of the whole model, the placing of all
 tensors. With the stock runtime it is XNNPACK's reshape, which it does again in every call, new shape or not, so that it
-is timed from within.
+is timed from within. Models are exported in one process and run in another: an export leaves memory in such pieces
+that what is allocated after it lies far apart, which no device would see.
 """
 
 import argparse
 import gc
+import json
 import logging
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
@@ -32,10 +35,11 @@ from etarena.quiet import quiet
 
 from .machine import describe
 from .published import PUBLISHED
+from .rows import last_line, printed
 from .sections import table, write_sections
 from .subjects import run_stock
 
-__all__ = ["SIZES", "Cost", "measure", "section"]
+__all__ = ["SIZES", "Cost", "export", "measure", "section"]
 
 SIZES: dict[str, tuple[Size, Size]] = {
     "bert": ((4,), (64,)),
@@ -50,6 +54,7 @@ SIZES: dict[str, tuple[Size, Size]] = {
 """Models of the demo, then in published sizes, all lowered for XNNPACK here: the new shapes lie between these sizes."""
 
 SHAPES, REPEATS, FEW_REPEATS = 12, 60, 20
+SECONDS = 1800
 HEADING = "## A new shape with XNNPACK"
 NOTES = """\
 What a new shape costs beyond the run. `before the run`: what `last_run` counts of it, planning with XNNPACK's reshape
@@ -59,13 +64,15 @@ many milliseconds its noise is larger than that (`?`). `stock`: time inside XNNP
 runtime at that shape, on a stock export with bounds; it reshapes in every call. `stock call`: what `etarena` is, of the
 stock runtime: its call at a new shape less the next one, without what XNNPACK's reshape took of that; in both is what a
 run costs more after another shape, because it finds less in the cache. Both runtimes take the same shapes in turn in
-one process, {repeats} times each ({few} for models in published sizes) with another shape in between, no plan kept, the
-input just read. Times are the shortest of those calls, differences of calls the medians of their pairs; the figures are
-medians over {shapes} shapes. Target: at most 1.2 x stock. `first call`: all of it, run included."""
+one process, which loads files that another has exported, {repeats} times each ({few} for models in published sizes)
+with another shape in between, no plan kept, the input just read. Times are the shortest of those calls, differences of
+calls the medians of their pairs; the figures are medians over {shapes} shapes. Target: at most 1.2 x stock. `first
+call`: all of it, run included."""
 LONGEST_RUN = 5000.0  # us; from there on what a run varies by is larger than what a shape costs
 
 
-class Cost(NamedTuple):
+@dataclass
+class Cost:
     """Medians in microseconds of what a new shape costs beyond the run, and of the whole first call."""
 
     name: str
@@ -78,21 +85,27 @@ class Cost(NamedTuple):
     stock_call: float
 
 
-def measure(name: str, shapes: int = SHAPES) -> Cost:
-    """Export a model both ways and give both the same new shapes."""
+def export(name: str, folder: Path, shapes: int = SHAPES) -> None:
+    """Write a model exported both ways into a folder, and inputs of all sizes, the largest first."""
     model = PUBLISHED[name]() if name in PUBLISHED else make(name)
     smallest, largest = SIZES[name]
+    (folder / "etarena.pte").write_bytes(_ours(model).buffer)
+    (folder / "stock.pte").write_bytes(_stock(model, largest))
+    torch.save([model.input(size) for size in _between(smallest, largest, shapes + 1)], folder / "inputs.pt")
+
+
+def measure(name: str, folder: Path) -> Cost:
+    """Give both exports of a folder the same new shapes."""
     repeats = FEW_REPEATS if name in PUBLISHED else REPEATS
     ways = {
-        "ours": etarena.load(_ours(model).buffer, arena=etarena.Arena(name=name), plan_cache=0).method(),
-        "stock": run_stock(_stock(model, largest)),
+        "ours": etarena.load(folder / "etarena.pte", arena=etarena.Arena(name=name), plan_cache=0).method(),
+        "stock": run_stock(folder / "stock.pte"),
     }
     costs: dict[str, list[float]] = {name: [] for name in (*ways, "before", "stock call")}
     firsts: dict[str, list[float]] = {name: [] for name in ways}
-    sizes = _between(smallest, largest, shapes + 1)
-    for size, other in pairwise(sizes):
-        beside, inputs = [model.input(other)], [model.input(size)]
-        first, again, inside = _alternate(ways, beside, inputs, repeats)
+    inputs = torch.load(folder / "inputs.pt")
+    for given, other in pairwise(inputs):
+        first, again, inside = _alternate(ways, [other], [given], repeats)
         for way in ways:
             firsts[way].append(min(first[way]))
         more = {way: [one - other for one, other in zip(first[way], again[way], strict=True)] for way in ways}
@@ -100,9 +113,16 @@ def measure(name: str, shapes: int = SHAPES) -> Cost:
         costs["before"].append(min(inside["before"]))
         costs["stock"].append(min(inside["reshape"]))
         costs["stock call"].append(median(map(sum, zip(more["stock"], inside["reshape again"], strict=True))))
-        assert relative_error(*(method.execute(inputs)[0] for method in ways.values())) < 1e-4
+        assert relative_error(*(method.execute([given])[0] for method in ways.values())) < 1e-4
     figures = (costs["ours"], costs["before"], costs["stock"], *firsts.values(), costs["stock call"])
-    return Cost(name, len(sizes) - 1, *(median(times) / 1e3 for times in figures))
+    return Cost(name, len(inputs) - 1, *(median(times) / 1e3 for times in figures))
+
+
+def _measure_apart(name: str) -> Cost:
+    """Export in one process and measure in another."""
+    with tempfile.TemporaryDirectory() as folder:
+        last_line("bench.reshape", name, "--export", folder, seconds=SECONDS)
+        return Cost(**json.loads(last_line("bench.reshape", name, "--measure", folder, seconds=SECONDS)))
 
 
 Times = dict[str, list[int]]
@@ -162,14 +182,11 @@ def _ours(model: DemoModel) -> etarena.ExportedModel:
         )
 
 
-def _stock(model: DemoModel, largest: Size) -> Path:
+def _stock(model: DemoModel, largest: Size) -> bytes:
     example = model.input(tuple(map(min, model.example, largest)))
     with quiet(), torch.no_grad():
         program = torch.export.export(model.module, (example,), dynamic_shapes=model.dynamic_shapes(largest))
-        lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
-    path = Path(tempfile.mkdtemp()) / "stock.pte"
-    path.write_bytes(lowered.buffer)
-    return path
+        return to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch().buffer
 
 
 def section(costs: Sequence[Cost]) -> str:
@@ -220,12 +237,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", choices=[*SIZES, []], help="all by default")
     parser.add_argument("--write", action="store_true", help="put the section into bench/RESULTS.md")
+    parser.add_argument("--export", type=Path, metavar="FOLDER", help="only export one model into a folder")
+    parser.add_argument("--measure", type=Path, metavar="FOLDER", help="only measure what was exported into a folder")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
+    names = arguments.models or list(SIZES)
+    if arguments.export:
+        export(names[0], arguments.export)
+        print(names[0])
+        return
+    if arguments.measure:
+        print(printed(measure(names[0], arguments.measure)))
+        return
     costs = []
-    for name in arguments.models or SIZES:
-        costs.append(measure(name))
-        print(*(f"{figure:.1f}" if isinstance(figure, float) else figure for figure in costs[-1]), flush=True)
+    for name in names:
+        costs.append(_measure_apart(name))
+        print(printed(costs[-1]), flush=True)
     if arguments.write:
         write_sections(section(costs) + "\n")
 
