@@ -6,7 +6,7 @@ as plans that are searched for do; otherwise there is a search, whose result is 
 """
 
 from cpython.array cimport array
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport free
 
 from .arrays cimport int32s, int64s
@@ -26,7 +26,6 @@ cdef extern from "orientation.h" nogil:
     int64_t replay_orientation(const Orientation* orientation, const int64_t* sizes, const int64_t* steps,
                                int64_t alignment, int64_t limit, int64_t* ends, int64_t* offsets)
 
-cdef int64_t UNLIMITED = (<uint64_t>1 << 63) - 1
 cdef double SLACK = 0.0005              # above the bound that is always taken
 cdef double LARGEST_EXCESS = 0.01       # above the bound that is taken if a search left as much elsewhere
 cdef int MOST_SEARCHED = 4000           # buffers
@@ -110,7 +109,7 @@ cdef class OrientedPlanner:
         for k in range(self.count):
             peak = replay_orientation(
                 &self.known[k].orientation, int64s(size_array), self.planner.placement.steps, self.planner.alignment,
-                UNLIMITED, self.ends, int64s(offsets),
+                INT64_MAX, self.ends, int64s(offsets),
             )
             order = [self.known[k].orientation.order[i] for i in range(n)]
             plans.append(Plan(offsets.tolist()[:n], peak, lower_bound, order, "replayed"))

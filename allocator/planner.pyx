@@ -9,7 +9,7 @@ Clements, 1999), within a fixed amount of work, so that results do not depend on
 """
 
 from cpython.array cimport array
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove, memset
 
@@ -27,7 +27,6 @@ from .rules import RULES
 __all__ = ["OffsetPlanner", "Plan"]
 
 cdef int64_t LARGEST_NODES = <int64_t>1 << 60
-cdef int64_t UNLIMITED = (<uint64_t>1 << 63) - 1
 cdef enum:
     GIVEN = -1                          # "rule" of an order that the caller prefers
     EXACT = -2                          # and of one that the exact search found
@@ -184,7 +183,7 @@ cdef class OffsetPlanner:
                          const int32_t* order, int n_order, const int64_t* pinned, int64_t* offsets, int64_t* peak,
                          int64_t* lower_bound) except -1 nogil:
         cdef int64_t target
-        cdef int64_t deadline = clock_ns() + self.budget_ns if self.budget_ns > 0 else UNLIMITED
+        cdef int64_t deadline = clock_ns() + self.budget_ns if self.budget_ns > 0 else INT64_MAX
         if n < 0 or n_order < 0:
             raise_count(n, n_order)
         if self.reserve(n) != 0:
@@ -193,14 +192,14 @@ cdef class OffsetPlanner:
         self.placement.begin(n, sizes)
         self.lifetimes.measure(sizes, self.placement.steps, lower_bound, &target)
         self.pinned = pinned
-        self.best_peak = UNLIMITED
+        self.best_peak = INT64_MAX
         self.repaired = False
         self.winner = GIVEN
         if pinned is not NULL:
             target = max(target, self.placement.check_pins(pinned))
         self.take_order(order, n_order)
         if n_order > 0:
-            self.attempt(UNLIMITED)
+            self.attempt(INT64_MAX)
         self.search(self.unpadded(n, target, lower_bound[0]))
         self.repair(target)
         if self.exactly:
@@ -213,7 +212,7 @@ cdef class OffsetPlanner:
                            int64_t* peak) except -1 nogil:
         cdef int64_t former = self.best_peak
         self.best_peak = min(former, limit + 1)
-        if self.refine(target, max_nodes, UNLIMITED) == 0:
+        if self.refine(target, max_nodes, INT64_MAX) == 0:
             self.best_peak = former
             return False
         memcpy(offsets, self.best_offsets, self.lifetimes.n * sizeof(int64_t))
