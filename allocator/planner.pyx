@@ -22,11 +22,11 @@ from .rules cimport N_RULES, Rule, rule_at
 from dataclasses import dataclass
 
 from .errors import SizeOverflowError
+from .exact import UNLIMITED
 from .rules import RULES
 
 __all__ = ["OffsetPlanner", "Plan"]
 
-cdef int64_t LARGEST_NODES = <int64_t>1 << 60
 cdef enum:
     GIVEN = -1                          # "rule" of an order that the caller prefers
     EXACT = -2                          # and of one that the exact search found
@@ -103,7 +103,7 @@ cdef class OffsetPlanner:
             raise ValueError(f"alignment {alignment} is no power of two up to 2**30")
         if not 0 <= effort <= LARGEST_EFFORT:
             raise ValueError(f"effort {effort} is out of range (expected 0 to {LARGEST_EFFORT})")
-        if not 0 <= budget_ns < LARGEST_NODES or not 0 <= (max_nodes or 0) <= LARGEST_NODES:
+        if not 0 <= budget_ns < UNLIMITED or not 0 <= (max_nodes or 0) <= UNLIMITED:
             raise ValueError(f"budget_ns {budget_ns} or max_nodes {max_nodes} is out of range (expected 0 to 2**60)")
         for rule in rules:
             if rule not in RULES:
@@ -115,7 +115,7 @@ cdef class OffsetPlanner:
         self.effort = effort
         self.budget_ns = budget_ns
         self.exactly = budget_ns > 0 or max_nodes is not None
-        self.max_nodes = LARGEST_NODES if max_nodes is None else max_nodes
+        self.max_nodes = UNLIMITED if max_nodes is None else max_nodes
         self.thorough = thorough
         self.winner = GIVEN
         self.lifetimes = Lifetimes()

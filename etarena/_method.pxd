@@ -47,7 +47,7 @@ cdef class PlannedMethod:
     cdef int64_t state_bytes              # after the last run
     cdef int64_t state_bytes_written      # by the last run
     cdef BoundShape last_bound
-    cdef bint found                       # the plan of this call was there already
+    cdef bint was_planned                 # the plan of this call was there already
     cdef int64_t bind_ns                  # of this call
     cdef bint last_cached
     cdef int64_t last_plan_ns

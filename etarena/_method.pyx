@@ -224,13 +224,13 @@ cdef class PlannedMethod:
         cdef size_t kept
         if self.stages is None:
             self.native.run(self.labels)
-            self.last_cached, self.last_plan_ns = self.found, 0 if self.found else bound.plan_ns
+            self.last_cached, self.last_plan_ns = self.was_planned, 0 if self.was_planned else bound.plan_ns
             return bound
         kept = bound.tree_bytes
         self.current = None
         last = self.stages.run(bound, self.addresses)
         self.current = bound if last is bound else None
-        self.last_plan_ns = self.stages.plan_ns + (0 if self.found else bound.plan_ns)
+        self.last_plan_ns = self.stages.plan_ns + (0 if self.was_planned else bound.plan_ns)
         self.last_cached = self.last_plan_ns == 0
         if bound.is_cached:
             self.cache.grow(bound.tree_bytes - kept)
@@ -271,7 +271,7 @@ cdef class PlannedMethod:
         """Find the plan of the inputs just read: the current one, one from the cache, or a new one."""
         cdef BoundShape bound
         cdef size_t nbytes = self.binder.key_length * sizeof(int64_t)
-        self.found = True
+        self.was_planned = True
         if self.current is not None and memcmp(self.reader.key.data(), self.current_key.data(), nbytes) == 0:
             return self.better_plan(self.current) if self.anytime else self.current
         if self.keeps_plans:
@@ -279,7 +279,7 @@ cdef class PlannedMethod:
             bound = self.cache.find(key)
             if bound is not None:
                 return self.better_plan(bound) if self.anytime else bound
-        self.found = False
+        self.was_planned = False
         bound = self.binder.bind(self.reader.key.data())
         if self.keeps_plans:
             self.cache.add(key, bound)

@@ -200,7 +200,7 @@ PackedPlan::Owner Reading::pack(const std::vector<uint32_t>& inner) {
               static_cast<int32_t>(runtime_.n_operators), buffer_sizes_.data(), offsets_.data())) {
     return nullptr;
   }
-  int64_t live = 0, rounded = 0;  // the same: sizes are rounded already
+  int64_t live = 0, rounded = 0;  // equal, since sizes are rounded already
   if (!measure_live(&parts_.orientation, buffer_sizes_.data(), nullptr, kRounding, &live, &rounded)) return nullptr;
   parts_.excess = static_cast<double>(peak()) / static_cast<double>(live) - 1;
   parts_.inner = structure_.values;
