@@ -259,7 +259,7 @@ class _Reader:
 
     def member(self, kind: type[T], number: int, name: str) -> T:
         try:
-            return kind(number)  # type: ignore[call-arg]
+            return kind(number)  # type: ignore[call-arg]  # T is one of the enumerations
         except ValueError:
             raise PlanError(f"{name}: {number} is no {kind.__name__.lower()} that this etarena knows") from None
 

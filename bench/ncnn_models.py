@@ -173,7 +173,7 @@ class Ncnn:
     """
 
     def __init__(self, net: NcnnNet, *, half: bool = False, vulkan: bool = True) -> None:
-        import ncnn  # type: ignore[import-untyped]
+        import ncnn  # type: ignore[import-untyped]  # it has no types
 
         self._ncnn, self._net = ncnn, ncnn.Net()
         option = self._net.opt

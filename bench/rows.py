@@ -48,7 +48,7 @@ def keep_rows(
     kept = {key(row): row for row in [*(kind(**entry) for entry in entries), *rows]}
     known = [kept[one] for one in order if one in kept]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(row) for row in known], indent=1))  # type: ignore[call-overload]
+    path.write_text(json.dumps([asdict(row) for row in known], indent=1))  # type: ignore[call-overload]  # dataclasses
     return known
 
 
@@ -85,4 +85,4 @@ def measured_apart(row: Row, module: str, *arguments: str, seconds: float) -> Ro
     try:
         return type(row)(**json.loads(last_line(module, *arguments, seconds=seconds)))
     except Error as error:
-        return replace(row, failure=str(error))  # type: ignore[type-var]
+        return replace(row, failure=str(error))  # type: ignore[type-var]  # a dataclass

@@ -67,11 +67,11 @@ def test_etensor_input(benchmark: Any) -> None:
         for count, method in methods.items()
     }
     rounds = 1 if benchmark.disabled else ROUNDS
-    samples = in_turn(ways, rounds)  # type: ignore[arg-type, type-var]
+    samples = in_turn(ways, rounds)  # type: ignore[arg-type, type-var]  # pairs as names
     extra = {
         kind: median(
             (many - one) / 100 / (INPUTS - 1)
-            for one, many in zip(samples[kind, 1], samples[kind, INPUTS], strict=True)  # type: ignore[index]
+            for one, many in zip(samples[kind, 1], samples[kind, INPUTS], strict=True)  # type: ignore[index]  # as above
         )
         for kind in inputs
     }

@@ -64,11 +64,11 @@ def timed_runs(device: vulkan.Device) -> Iterator[Runs]:
         found.times.append(time.perf_counter_ns() - begun)
         found.commands = commands
 
-    device.run = listen  # type: ignore[method-assign]
+    device.run = listen  # type: ignore[method-assign]  # of this device, while it is timed
     try:
         yield found
     finally:
-        del device.run  # type: ignore[method-assign]
+        del device.run  # type: ignore[method-assign]  # the class's again
 
 
 def loaded(device: vulkan.Device) -> Any:
